@@ -23,6 +23,22 @@ pub fn description(data: &[u8]) {
     }
 }
 
+/// Reads a capture, and estimates the traffic of its first destination.
+pub fn capture(data: &[u8]) {
+    use harness::observe::{Observation, capture, flows::Flows};
+    let mut first = None;
+    let _ = capture::read(data, |packet| {
+        first.get_or_insert(packet.destination.port());
+    });
+    let Some(port) = first.and_then(std::num::NonZeroU16::new) else { return };
+    let mut flows = Flows::new(port);
+    let _ = capture::read(data, |packet| flows.add(packet));
+    let observation = Observation::of(port, &flows.finish(Vec::new()));
+    let requests = observation.requests.as_ref();
+    assert!(requests.is_none_or(|it| it.request.bytes.is_finite() && it.response.bytes.is_finite()), "{observation:?}");
+    let _ = observation.experiment();
+}
+
 /// Parses an architecture's name with its numbers.
 pub fn architecture(data: &[u8]) {
     std::str::from_utf8(data).ok().and_then(parse_and_write::<server::Architecture>);
@@ -71,6 +87,14 @@ pub fn samples(data: &[u8]) {
     }
 }
 
+/// Reads recorded arrivals.
+pub fn trace(data: &[u8]) {
+    if let Ok(rows) = harness::trace::Rows::read(std::io::Cursor::new(data.to_vec())) {
+        let rows = rows.take_while(Result::is_ok).take((1 << 20) + 4 * data.len() + 1).count();
+        assert!(rows <= (1 << 20) + 4 * data.len(), "{rows} rows");
+    }
+}
+
 /// Parses values of flags and keys, and host lists of Slurm and Open MPI.
 pub fn units(data: &[u8]) {
     use harness::spec::{self, Candidate, requests, units};
@@ -89,6 +113,7 @@ pub fn units(data: &[u8]) {
     parse_and_write::<units::Bandwidth>(text);
     parse_and_write::<load::config::Popularity>(text);
     parse_and_write::<Candidate>(text);
+    parse_and_write::<spec::profile::Profile>(text);
     parse_and_write::<requests::Header>(text);
     parse_and_write::<requests::Length>(text);
     if let Some(units::Rates(rates)) = read(text) {

@@ -47,10 +47,14 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "harness")]
     Target { name: "samples", run: harness_parsers::samples },
     #[cfg(feature = "harness")]
+    Target { name: "trace", run: harness_parsers::trace },
+    #[cfg(feature = "harness")]
     Target { name: "units", run: harness_parsers::units },
     #[cfg(feature = "harness")]
     Target { name: "frame", run: harness_parsers::frame },
     #[cfg(feature = "harness")]
     Target { name: "description", run: harness_parsers::description },
+    #[cfg(feature = "harness")]
+    Target { name: "capture", run: harness_parsers::capture },
     Target { name: "histogram", run: files::histogram },
 ];

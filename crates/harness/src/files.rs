@@ -141,6 +141,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Appends to a file in any folder, or creates it. Follows a link that belongs to root or to this user.
+pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let is_trusted = fs::symlink_metadata(path).is_ok_and(|it| is_owner_trusted(&it));
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    let mut file = if is_trusted { options.open(path)? } else { open_no_link(&mut options, path)? };
+    file.write_all(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;

@@ -2,6 +2,7 @@
 //!
 //! # Layers
 //! Each module uses only those above it.
+//! - [`mod@trace`]: recorded arrivals; `columnar`: Parquet files of any origin
 //! - [`spec`]: experiment files and the values in them
 //! - [`model`]: planned and stored data
 //! - [`host`]: facts and limits of this host, and the placement of trials
@@ -13,11 +14,13 @@
 //! - [`fleet`]: the clients of a trial, which this process or the workers of a distributed run start
 //! - [`exec`]: execution of trials, each in its own processes
 //! - [`doctor`]: problems of this host that disturb results, and their remedies
+//! - [`observe`]: the traffic of a running server, as an experiment
 //!
 //! Independent modules: [`calibration`] checks the client against known times, [`description`] asks a server for its
 //! service, [`deadline_stream`] applies one deadline to all reads and writes of a connection.
 
 pub mod calibration;
+mod columnar;
 pub mod deadline_stream;
 pub mod description;
 #[cfg(target_os = "linux")]
@@ -29,9 +32,11 @@ pub mod host;
 pub mod judge;
 pub mod model;
 pub mod netns;
+pub mod observe;
 pub mod plan;
 pub mod process;
 pub mod samples;
 pub mod spec;
 pub mod store;
 pub mod strategy;
+pub mod trace;

@@ -4,16 +4,12 @@
 //! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process.
 //! Kernel timestamps may be null: `scheduler_ns`, `driver_ns` and `arrived_ns` count from the start of the window too;
 //! `hardware_service_ns` is a duration. The file's key-value metadata holds all parameters of the trial.
-//!
-//! The crate `parquet` only writes the files, because its reader panics or runs almost endlessly on hostile files.
 
-mod column;
 #[cfg(test)]
 mod tests;
-mod thrift;
 
 use std::fmt;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,9 +21,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::TypePtr;
 use server::regular;
 
-use self::thrift::Structure;
+use crate::columnar::{Column, Kind, ROWS_PER_GROUP, Table};
 use crate::files;
 use crate::model::Trial;
 
@@ -38,10 +35,10 @@ const SCHEMA: &str = "message samples {
 }";
 
 /// The functions that get and set a column's value in a row; `None` is null.
-type Column = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
+type Accessors = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
 
 /// The columns in the order of the schema.
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Accessors; 9] = [
     (|row| Some(row.planned_ns), |row, value| row.planned_ns = value),
     (|row| known(row.sent_ns), |row, value| row.sent_ns = value),
     (|row| known(row.complete_ns), |row, value| row.complete_ns = value),
@@ -56,9 +53,6 @@ const COLUMNS: [Column; 9] = [
 fn known(ns: i64) -> Option<i64> {
     (ns != Sample::NEVER).then_some(ns)
 }
-
-/// The limit of rows in a group, which is encoded in memory.
-const ROWS_PER_GROUP: usize = 1 << 20;
 
 /// The error of samples that cannot be written. It ends the run, because writing later samples would fail too.
 #[derive(Debug, thiserror::Error)]
@@ -123,43 +117,18 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 }
 
 const FOREIGN: &str = "not the samples of a trial";
-/// The limit of a footer, in bytes. A valid footer has about 2 KiB for each group of rows, and the metadata.
-const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// The maximum rows for each byte of a file, besides the rows of one group. Rows differ in a time or in the connection, and so
-/// each takes at least a quarter of a byte.
-const ROWS_PER_BYTE_MAX: u64 = 4;
-/// The size of the end of a file: the length of its footer, and a magic number.
-const TAIL_BYTES: usize = 8;
 
-/// Reads samples that any user wrote. The file's size bounds time and memory: all columns together have no more bytes than the
-/// file, and all groups together have at most `ROWS_PER_BYTE_MAX` rows for each byte of the file, plus one group.
+/// Reads samples that any user wrote. The file's size bounds time and memory.
 pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
-    let file_bytes = file.seek(SeekFrom::End(0))?;
-    let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(FOREIGN)?;
-    let tail = part(file, tail_at, TAIL_BYTES)?;
-    let (footer_bytes, magic) = tail.split_first_chunk().context(FOREIGN)?;
-    let footer_bytes = u32::from_le_bytes(*footer_bytes);
-    ensure!(magic == b"PAR1" && footer_bytes as usize <= FOOTER_BYTES_MAX, FOREIGN);
-    let footer_at = tail_at.checked_sub(footer_bytes.into()).context(FOREIGN)?;
-    let footer = part(file, footer_at, footer_bytes as usize)?;
-    let footer = Structure::read(&mut &footer[..]).context(FOREIGN)?;
-    let are_optional = columns(&footer).context(FOREIGN)?;
-    let mut groups = footer.structures(4).context(FOREIGN)?;
-    let rows = groups.try_fold(0, |rows: u64, group| rows.checked_add(group.count(3)? as u64)).context(FOREIGN)?;
-    ensure!(rows <= file_bytes.saturating_mul(ROWS_PER_BYTE_MAX).saturating_add(ROWS_PER_GROUP as u64), FOREIGN);
-    let (mut samples, mut bytes_left) = (Vec::new(), file_bytes);
-    for group in footer.structures(4).context(FOREIGN)? {
-        let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(FOREIGN)?;
-        let mut chunks = group.structures(1).context(FOREIGN)?;
+    let mut table = Table::open(file)?.context(FOREIGN)?;
+    ensure!(is_ours(&table.columns), FOREIGN);
+    let mut samples = Vec::new();
+    for group in 0..table.groups.len() {
         let first = samples.len();
-        for ((_, set), is_optional) in COLUMNS.into_iter().zip(&are_optional) {
-            let (at, bytes, compression) = chunks.next().and_then(|chunk| place(&chunk)).context(FOREIGN)?;
-            bytes_left = bytes_left.checked_sub(bytes as u64).context(FOREIGN)?;
-            ensure!(bytes <= column::bytes_max(rows), FOREIGN);
-            let pages = part(file, at, bytes)?;
-            let values = column::read(&pages, rows, compression, *is_optional).context(FOREIGN)?;
+        for (column, (_, set)) in COLUMNS.into_iter().take(table.columns.len()).enumerate() {
+            let values = table.read(group, column)?.context(FOREIGN)?;
             // Allocate after reading, which has shown that the rows exist.
-            samples.resize(first + rows, Sample::UNKNOWN);
+            samples.resize(first + values.len(), Sample::UNKNOWN);
             for (sample, value) in samples[first..].iter_mut().zip(values) {
                 value.into_iter().for_each(|value| set(sample, value));
             }
@@ -168,40 +137,13 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut part = vec![0; bytes];
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(&mut part)?;
-    Ok(part)
-}
-
-/// Whether each column of a file is optional; `None` for foreign columns.
-fn columns(footer: &Structure<'_>) -> Option<Vec<bool>> {
-    const INT64: i64 = 2;
-    let schema = parse_message_type(SCHEMA).ok()?;
-    let mut theirs = footer.structures(2)?;
-    let columns = theirs.next()?.count(5)?;
+/// Whether a file has the columns of samples. Files of earlier versions lack the last column.
+fn is_ours(theirs: &[Column]) -> bool {
+    let schema = parse_message_type(SCHEMA).expect("the schema parses");
     let ours = schema.get_fields();
-    // Files of earlier versions lack the last column.
-    if columns != ours.len() && columns + 1 != ours.len() {
-        return None;
-    }
-    let are_optional = ours[..columns].iter().map(|ours| {
-        let theirs = theirs.next()?;
-        let is_optional = ours.is_optional();
-        let is_ours = theirs.bytes(4)? == ours.name().as_bytes()
-            && theirs.number(1)? == INT64
-            && theirs.number(3)? == i64::from(is_optional);
-        is_ours.then_some(is_optional)
-    });
-    let are_optional = are_optional.collect::<Option<_>>()?;
-    theirs.next().is_none().then_some(are_optional)
-}
-
-/// The position, length and compression of a column of a group.
-fn place(chunk: &Structure<'_>) -> Option<(u64, usize, column::Compression)> {
-    let metadata = chunk.structure(3)?;
-    // A dictionary precedes the data.
-    let at = metadata.count(11).or(metadata.count(9))? as u64;
-    Some((at, metadata.count(7)?, column::Compression::of(metadata.number(4)?)?))
+    let is_same = |(ours, theirs): (&TypePtr, &Column)| {
+        let is_named = theirs.name == ours.name() && theirs.kind == Some(Kind::Int64);
+        is_named && theirs.is_optional == ours.is_optional()
+    };
+    (ours.len() - 1..=ours.len()).contains(&theirs.len()) && ours.iter().zip(theirs).all(is_same)
 }

@@ -61,6 +61,19 @@ pub enum LoadError {
     },
 }
 
+/// The remedy for a server that answers without TLS.
+const NO_TLS: &str = "check that the server uses TLS on this port; otherwise write http://";
+
+fn remedy_of_tls(error: &io::Error) -> &'static str {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            "correct the host in the URL, trust further certificates (--cacert FILE), or accept any (--insecure)"
+        }
+        Some(rustls::Error::InvalidMessage(_)) => NO_TLS,
+        _ => "check which TLS versions and ciphers the server accepts, and whether it requires a client certificate",
+    }
+}
+
 impl LoadError {
     /// The failure of a poller's wait.
     pub fn waiting(error: rustix::io::Errno) -> Self {
@@ -76,7 +89,14 @@ impl LoadError {
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
             Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
             Class::Closed => "the server closes connections after a response: use --requests-per-connection",
-            Class::Wrong if config.http.is_some() => "check the path, and the expected status and length",
+            Class::Wrong if config.http.is_some() => {
+                "check the path, the headers and the body, and the expected status and length"
+            }
+            Class::Tls => remedy_of_tls(&error),
+            Class::Short if config.tls().is_some() => NO_TLS,
+            Class::Short if config.http.is_some() => {
+                "check whether the server uses TLS on this port; if so, write https://"
+            }
             Class::Timeout => "the server did not respond: raise the timeout, or lower the connections",
             _ => "check the server's service, its sizes, and its limit of connections",
         };

@@ -7,6 +7,7 @@
 //! - [`config`]: the configuration and its rules; [`report`]: results and their merging; [`error`]: why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests
 //! - `protocol`: requests of each service, and the verification of responses
+//! - `socket`: the socket of a connection, with TLS or without
 //! - `record`: memory for requests and transactions, and their summary
 //! - [`io`]: connections, pollers, the kernel's timestamps, and the differences between systems
 //! - `driver`: starts the threads of a loop, and watches a trial
@@ -23,12 +24,13 @@ mod protocol;
 mod record;
 pub mod report;
 mod run;
+mod socket;
 mod sync;
 pub mod time;
 pub mod tools;
 
 pub use config::LoadConfig;
-pub use driver::{Event, Listener, Outcome};
+pub use driver::{Arrivals, Event, Listener, Outcome};
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
 pub use run::{run, run_with};

@@ -9,6 +9,7 @@ use crate::error::LoadError;
 use crate::io::{connect, platform, prepare, source_ports, stamps};
 use crate::loops::{churn, closed, datagram, open, stream};
 use crate::protocol::{ClientProtocol, with_protocol};
+use crate::record::handshakes::Handshakes;
 use crate::record::request::Link;
 use crate::time::clock::Clock;
 
@@ -55,6 +56,8 @@ fn run_protocol<P: ClientProtocol>(
     let is_stamped = config.timestamps == Timestamps::Kernel;
     let kernel = is_stamped.then(|| stamps::enable(config, &sockets)).transpose()?;
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
+    let mut handshakes = Handshakes::default();
+    handshakes.extend(links.iter().filter_map(|link| link.io.take_handshake()));
     listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
     let connected = Connected { clock, links, connect_ns, kernel };
     if let Some(stream) = config.service.stream() {
@@ -63,8 +66,12 @@ fn run_protocol<P: ClientProtocol>(
     if is_churn {
         return churn::run(config, protocol, connected, listener);
     }
-    match config.schedule {
-        Schedule::Closed => closed::run(config, protocol, connected, listener),
-        _ => open::run(config, protocol, connected, listener),
+    let mut outcome = match config.schedule {
+        Schedule::Closed => closed::run(config, protocol, connected, listener)?,
+        _ => open::run(config, protocol, connected, listener)?,
+    };
+    if let Some(http) = &mut outcome.report.http {
+        http.tls = Handshakes::report([handshakes]);
     }
+    Ok(outcome)
 }

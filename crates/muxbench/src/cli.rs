@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    calibrate, capacity, compare, docs, idle, list, load, plan, report, reproduce, run, serve, sweep,
+    calibrate, capacity, compare, docs, gate, idle, list, load, observe, plan, report, reproduce, run, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -15,8 +15,12 @@ use crate::options::execution::ExecutionArgs;
 use crate::{help, output};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
-const ALLOWED_WITH_RESUME: [(&str, &[&str]); 3] =
-    [("capacity", &["time_max"]), ("load", &["samples"]), ("sweep", &["csv", "tsv"])];
+const ALLOWED_WITH_RESUME: [(&str, &[&str]); 4] = [
+    ("capacity", &["time_max"]),
+    ("gate", &["junit", "history", "label"]),
+    ("load", &["samples"]),
+    ("sweep", &["csv", "tsv"]),
+];
 /// The flag of [`ExecutionArgs`] that `--resume` rejects.
 const NEW_RUN_ONLY: &str = "output";
 
@@ -26,12 +30,12 @@ const NEW_RUN_ONLY: &str = "output";
 /// epoll, ...). It prints which one is best, by how much, and how certain that is.
 #[derive(Debug, Parser)]
 #[command(name = "muxbench", version)]
-#[command(after_help = "Example: muxbench compare --arch epoll,mt -c 400 -r 2000
-muxbench COMMAND -h has the most used flags, and --help has all")]
+#[command(after_help = "muxbench COMMAND -h has examples and the most used flags, and --help has all")]
 #[command(after_long_help = "Examples:
   muxbench compare                          # seven architectures in a minute
   muxbench sweep --rate 10000..45000+5000   # response time up to saturation
   muxbench capacity --p99 1ms               # highest rate within a limit
+  muxbench gate './old {port}' './new {port}' --allow-exec  # is the new build slower?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
 
@@ -66,6 +70,7 @@ commands! {
     Compare(compare::Args) => compare::run,
     Sweep(sweep::Args) => sweep::run,
     Capacity(capacity::Args) => capacity::run,
+    Gate(gate::Args) => gate::run,
     Run(run::Args) => run::run,
     Plan(plan::Args) => |args| succeeded(plan::run(args)),
     Reproduce(reproduce::Args) => reproduce::run,
@@ -76,6 +81,7 @@ commands! {
     Doctor(doctor::Args) => doctor::run,
     Serve(serve::Args) => serve::run,
     Load(load::Args) => load::run,
+    Observe(observe::Args) => observe::run,
     Idle(idle::Args) => idle::run,
     #[cfg(target_os = "linux")]
     Lab(lab::Args) => lab::run,
@@ -167,6 +173,7 @@ mod tests {
                 "--arch, --connections and --rate cannot",
             ),
             ("muxbench compare --resume --print-experiment", "--print-experiment cannot"),
+            ("muxbench compare profile.toml --resume here", "FILE cannot"),
             ("muxbench compare --resume --network lab --delay 1ms", "--network and --delay cannot"),
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
@@ -228,6 +235,9 @@ mod tests {
             ("sweep --rate 1..5", "such as 10000..45000+5000"),
             ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
             ("capacity --p99 1", "such as 30s"),
+            ("observe", "--port <PORT>"),
+            ("observe --port 0", "--port"),
+            ("observe --port 80 --pid 1", "cannot be used with"),
             ("serve --service stream --packet 0B", "0B"),
             ("load --target 127.0.0.1", "127.0.0.1"),
             ("load http://127.0.0.1:1/ --header Accept", "invalid header"),

@@ -31,7 +31,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
 
-pub use show::{print_places, show};
+pub use show::{code, print_places, show};
 
 /// The workers of a distributed run; `None` if each trial starts its own client processes.
 type Clients = Option<Box<Workers>>;

@@ -7,6 +7,10 @@ use crate::output;
 /// A run has no valid trial or lost a worker, a result fails `--strict`, the trial of `load` is not valid, or `idle` lost a
 /// connection.
 pub const NO_VALID_TRIAL: u8 = 3;
+/// The new build is slower (`gate`).
+pub const SLOWER: u8 = 1;
+/// A gate is undecided, or could not run.
+pub const UNDECIDED: u8 = 2;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;
 
@@ -14,23 +18,35 @@ type Meaning = (u8, &'static str);
 
 const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
 
-/// The codes of commands, besides those of all commands.
-const OWN: [(&[&str], &[Meaning]); 5] = [
+/// The codes of commands, besides or instead of those of all commands.
+const OWN: [(&[&str], &[Meaning]); 7] = [
     (
         &["compare", "sweep", "capacity", "run"],
         &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
+    ),
+    (
+        &["gate"],
+        &[
+            (0, "the new build is not slower"),
+            (SLOWER, "the new build is slower"),
+            (UNDECIDED, "undecided, failed or wrong usage"),
+            (NO_VALID_TRIAL, "with --strict: not all trials are valid"),
+            RESUMABLE,
+        ],
     ),
     (&["load"], &[(NO_VALID_TRIAL, "the trial is not valid"), RESUMABLE]),
     (&["reproduce"], &[(STOPPED, "stopped by a signal; a second call continues")]),
     (&["calibrate"], &[(NO_VALID_TRIAL, "with --strict: a bias exceeds its limit")]),
     (&["idle"], &[(NO_VALID_TRIAL, "a connection was not alive at the end"), (STOPPED, "stopped by a second signal")]),
+    (&["observe"], &[(STOPPED, "stopped by a second signal")]),
 ];
 
 /// Lists the exit codes of a command for its help.
 pub fn described(command: &str) -> String {
     let own = OWN.iter().find(|(commands, _)| commands.contains(&command)).map_or(&[][..], |(_, own)| own);
     let every: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
-    let codes = every.iter().chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
+    let is_common = |(code, _): &&Meaning| own.iter().all(|(other, _)| other != code);
+    let codes = every.iter().filter(is_common).chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
     let of_child = if command == "lab" { "\n       otherwise the code of the command in the lab" } else { "" };
     format!("Exit codes:{}{of_child}", codes.collect::<String>())
 }

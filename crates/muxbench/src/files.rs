@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use harness::{files, samples, store};
 use load::Sample;
 use papers::PaperComparison;
@@ -29,6 +29,15 @@ pub fn write_figures<'a, T: AsRef<str>>(
         names.push(name.to_owned());
     }
     output::note(format_args!("figures in {} as SVG and PNG: {}", folder.display(), names.join(", ")));
+    Ok(())
+}
+
+/// Fails if a file cannot be written at a path.
+pub fn check_path(file: &Path) -> anyhow::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() || file.is_dir() {
+        bail!("cannot write {}: its folder does not exist, or the path is a folder; name another file", file.display());
+    }
     Ok(())
 }
 

@@ -23,7 +23,6 @@ const SHORT: &[(&str, &[&str])] = &[
             "service",
             "request",
             "response",
-            "schedule",
             "measure",
             "until",
             "json",
@@ -65,11 +64,29 @@ const SHORT: &[(&str, &[&str])] = &[
             "resume",
         ],
     ),
-    ("load", &["rate", "connections", "service", "schedule", "measure", "method", "header", "body", "samples", "json"]),
+    ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
+    (
+        "load",
+        &[
+            "rate",
+            "profile",
+            "connections",
+            "schedule",
+            "measure",
+            "method",
+            "header",
+            "body",
+            "cacert",
+            "insecure",
+            "samples",
+            "json",
+        ],
+    ),
     ("run", &["quick", "output", "resume", "allow_exec", "strict", "explain", "json", "quiet", "distributed"]),
     ("plan", &["quick", "hosts", "from", "json", "schema"]),
     ("serve", &["arch", "service", "ports", "request", "response", "folder", "listen", "cpus", "json"]),
     ("idle", &["connections", "service", "time", "json"]),
+    ("observe", &["port", "pid", "pcap", "duration", "output", "json"]),
     ("calibrate", &["hold", "law", "rounds", "transport", "connections", "rate", "measure", "strict", "json"]),
     ("lab", &["network", "delay", "jitter", "loss", "bandwidth"]),
 ];
@@ -93,6 +110,10 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
     (
         "capacity",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
+    ),
+    (
+        "gate",
+        &[("connections", "400"), ("ramp", "100ms"), ("warm_up", "200ms"), ("measure", "1500ms"), ("cool_down", "1s")],
     ),
     ("load", &[("connections", "400"), ("ramp", "1s"), ("warm_up", "1s"), ("measure", "5s"), ("cool_down", "2s")]),
 ];
@@ -147,6 +168,8 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
+    use crate::commands::{capacity, load, sweep};
+    use crate::options::setup::{PHASES_OF_BUILDS, phases_of_rates};
 
     fn built(columns: usize) -> Command {
         let mut command = arranged(Cli::command(), columns);
@@ -178,7 +201,7 @@ mod tests {
             for flag in flags {
                 assert!(long.contains(&format!("--{flag}")), "{flag}: {long}");
             }
-            assert!(long.contains("Exit codes:\n    0  done\n") && short.contains("exit codes: muxbench "), "{long}");
+            assert!(long.contains("Exit codes:\n    0  ") && short.contains("exit codes: muxbench "), "{long}");
         }
     }
 
@@ -190,7 +213,10 @@ mod tests {
             ("compare", "accept", "Server settings"),
             ("compare", "active", "Load"),
             ("compare", "measure", "Load"),
+            ("compare", "profile", "Load"),
             ("compare", "folder", "HTTP"),
+            ("compare", "pipeline", "Load"),
+            ("load", "insecure", "HTTP"),
             ("compare", "until", "Trials"),
             ("compare", "seed", "Trials"),
             ("compare", "print_experiment", "Results"),
@@ -205,7 +231,7 @@ mod tests {
             assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
         }
         let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
-        for name in ["compare", "sweep", "capacity", "load", "idle"] {
+        for name in ["compare", "sweep", "capacity", "gate", "load", "idle"] {
             let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
             assert!(flags.is_empty(), "{name}: {flags:?}");
         }
@@ -224,19 +250,28 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_compare_are_those_of_its_preset() {
+    fn shown_defaults_are_those_of_the_commands() {
         let compare = presets::find("compare").unwrap().experiment();
-        let phases = compare.phases;
-        let shown = |id: &str| DEFAULTS[0].1.iter().find(|(flag, _)| *flag == id).unwrap().1.to_owned();
         let connections: Vec<String> = compare.workload.connections.0.iter().map(ToString::to_string).collect();
-        assert_eq!(shown("connections"), connections.join(","));
-        for (id, time) in [
-            ("ramp", phases.ramp),
-            ("warm_up", phases.warm_up),
-            ("measure", phases.measure),
-            ("cool_down", phases.cool_down),
-        ] {
-            assert_eq!(shown(id), time.to_string(), "{id}");
+        let phases = [
+            ("compare", compare.phases),
+            ("sweep", phases_of_rates(sweep::MEASURE)),
+            ("capacity", phases_of_rates(capacity::MEASURE)),
+            ("gate", PHASES_OF_BUILDS),
+            ("load", load::PHASES),
+        ];
+        for ((command, flags), (of, phases)) in DEFAULTS.iter().zip(phases) {
+            assert_eq!(*command, of);
+            let connections = if of == "compare" { connections.join(",") } else { connections[0].clone() };
+            let expected = [
+                ("connections", connections),
+                ("ramp", phases.ramp.to_string()),
+                ("warm_up", phases.warm_up.to_string()),
+                ("measure", phases.measure.to_string()),
+                ("cool_down", phases.cool_down.to_string()),
+            ];
+            let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
+            assert_eq!(shown, expected, "{command}");
         }
     }
 }

@@ -16,10 +16,11 @@ use crate::output;
 
 /// Shows a run's progress on standard error until dropped.
 pub struct Progress {
-    /// Counts finished trials. Its length is the number of trials to run; a search has no length.
+    /// Counts finished trials. Its length is the number of trials to run; a search and a gate have no length.
     bar: ProgressBar,
     current: String,
-    /// The planned duration of the remaining trials; for a search, the rest of its time limit.
+    /// The planned duration of the remaining trials; for a search or a gate, the rest of its time
+    /// limit.
     left_ns: u64,
     pace: Pace,
     /// The last phase that was printed, and the progress of a stream when it was printed.
@@ -55,6 +56,10 @@ impl Progress {
         let (total, left_ns, template) = match &header.strategy {
             Strategy::Capacity(goal) => {
                 (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "probe {pos}: {wide_msg}")
+            }
+            // The plan of a gate has more repeats than fit into its time.
+            Strategy::Gate(goal) => {
+                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "trial {pos}: {wide_msg}")
             }
             Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
                 let trials = strategy::ahead(header, outcomes);

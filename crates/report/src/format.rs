@@ -29,9 +29,9 @@ pub fn verdict(verdict: VerdictKind) -> &'static str {
     }
 }
 
-/// Formats a planned rate of requests; `closed` without a rate.
+/// Formats a planned rate of requests, with decimals only if needed; `closed` without a rate.
 pub fn rate(rate_per_s: Option<f64>) -> String {
-    rate_per_s.map_or("closed".into(), |rate_per_s| rate_per_s.to_string())
+    rate_per_s.map_or("closed".into(), |rate_per_s| ((rate_per_s * 1e3).round() / 1e3).to_string())
 }
 
 /// Formats bytes in a suitable unit.

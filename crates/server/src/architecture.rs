@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec, names};
 
 use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_mechanism, find_model};
@@ -287,17 +286,7 @@ impl PartialEq for Architecture {
 
 impl Eq for Architecture {}
 
-impl Serialize for Architecture {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Architecture {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+wire::serde_as_text!(Architecture);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod deviation;
+pub mod excess;
 pub mod family;
 pub mod fit;
 pub mod histogram;
@@ -12,6 +13,7 @@ pub mod log;
 pub mod ratio;
 pub mod search;
 pub mod sequential;
+pub mod shifts;
 pub mod significance;
 pub mod steadiness;
 

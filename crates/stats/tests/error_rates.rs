@@ -33,3 +33,17 @@ fn equal_servers_rarely_differ() {
         "{separations} {equalities} {reports}"
     );
 }
+
+#[cfg_attr(miri, ignore = "thousands of simulated runs")]
+#[test]
+fn gates_rarely_err_with_recorded_noise() {
+    let mut simulation = Simulation::new(3);
+    let equal = simulation.gates(2_000, "", 0.0);
+    assert!(equal.alarms <= 0.05, "{equal:?}");
+    for figure in ["p50", "p90", "cpu"] {
+        let at_the_limit = simulation.gates(2_000, figure, 1.0);
+        assert!(at_the_limit.alarms <= 0.05 && at_the_limit.passes <= 0.05, "{figure}: {at_the_limit:?}");
+        let slower = simulation.gates(2_000, figure, 2.0);
+        assert!(slower.alarms >= 0.95 && slower.passes <= 0.05, "{figure}: {slower:?}");
+    }
+}

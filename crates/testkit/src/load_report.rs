@@ -46,6 +46,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     completed: 1_000,
     rate_achieved_per_s: 999.0,
     completed_by_part: None,
+    planned_by_part: None,
     rate_sent_per_s: 1_000.0,
     outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
     errors: Errors::default(),

@@ -34,7 +34,7 @@ fn around(around_ns: u64) -> Measured {
     }
 }
 
-fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
+pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
     let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
     let phases = Phases { ramp_ns: 1, warm_up_ns: 2, measure_ns: 1_000_000_000, cool_down_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -45,8 +45,11 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         network: None,
         connections,
         rate_per_s: Some(200.0),
+        profile: None,
+        trace: None,
         schedule: Schedule::SlotRandom,
         think: Think::default(),
+        pipeline: 1,
         kv: None,
         http: None,
         requests_per_connection: None,

@@ -79,7 +79,8 @@ impl FromStr for Address {
     }
 }
 
-/// Implements serialisation of a type as its text.
+/// Implements serialisation of a type as its text: as `Display` writes it and `FromStr` reads it.
+#[macro_export]
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -90,12 +91,11 @@ macro_rules! serde_as_text {
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
             }
         }
     };
 }
-pub(crate) use serde_as_text;
 serde_as_text!(Address);
 
 #[cfg(test)]

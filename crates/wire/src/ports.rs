@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::address::serde_as_text;
+use crate::serde_as_text;
 
 /// An ordered list of ports, written `7000-7099` or `7000-7004,7010`. The parser limits their number to 65 535.
 #[derive(Clone, Debug, PartialEq, Eq)]

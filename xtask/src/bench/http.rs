@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use xtask::root;
 
 use super::comparison::{Figures, compare, print_note};
 use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
@@ -30,7 +31,7 @@ pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
             &format!("{bytes:6} B "),
             count,
             || measure(&peers, |address| ours(&binary, address, folder.path())),
-            || measure(&peers, |address| nginx(&peers, address, folder.path())),
+            || measure(&peers, |address| nginx(&peers, address, folder.path(), false)),
         )?;
     }
     print_note();
@@ -44,8 +45,13 @@ fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Pro
 }
 
 /// Starts nginx without a master process, because a worker would survive a killed master.
-pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
-    let place = folder.display();
+pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path, has_tls: bool) -> anyhow::Result<Process> {
+    let (place, keys) = (folder.display(), root().join("crates/load/tests/tls/localhost"));
+    let tls = if has_tls {
+        format!("ssl; ssl_certificate {0}.pem; ssl_certificate_key {0}.key", keys.display())
+    } else {
+        String::new()
+    };
     // The file stays open, logs are off, and the limit of requests per connection is not reached. For a small file nginx uses
     // 12 µs of CPU per request without sendfile, 15 µs with sendfile and tcp_nopush, and 17 µs with sendfile alone.
     let text = format!(
@@ -57,7 +63,7 @@ pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow:
            open_file_cache max=16 inactive=1h; open_file_cache_valid 1h; open_file_cache_min_uses 1;
            client_body_temp_path {place}/a; proxy_temp_path {place}/b; fastcgi_temp_path {place}/c;
            uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;
-           server {{ listen {address} backlog=4096; root {place}; }}
+           server {{ listen {address} backlog=4096 {tls}; root {place}; }}
          }}"
     );
     let configuration = folder.join("nginx.conf");
@@ -70,7 +76,8 @@ pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow:
 fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Process>) -> anyhow::Result<Figures> {
     let address = free_address()?;
     let server = start(address)?;
-    let run = |duration: &str| wrk(peers, duration, address).output().context("cannot run taskset wrk");
+    let url = format!("http://{address}/{FILE}");
+    let run = |duration: &str| wrk(peers, duration, &url).output().context("cannot run taskset wrk");
     // Warm up: the server opens files and grows buffers.
     wrk_figures(&run("1s")?)?;
     let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
@@ -81,9 +88,9 @@ fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Proces
 }
 
 /// Returns the command that runs the client `wrk` with one thread.
-pub(super) fn wrk(peers: &Path, duration: &str, address: SocketAddr) -> Command {
+pub(super) fn wrk(peers: &Path, duration: &str, url: &str) -> Command {
     let mut command = on_cpu(CLIENT_CPU, peers.join("wrk"));
-    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), &format!("http://{address}/{FILE}")]);
+    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), url]);
     command
 }
 

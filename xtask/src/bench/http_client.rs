@@ -1,4 +1,4 @@
-//! The HTTP client's rate on one core against `wrk -t1`, with the same nginx. Also its pacing against `httperf`.
+//! The HTTP client's rate on one core against `wrk -t1`, with the same nginx, over http and https. Also its pacing against `httperf`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
+use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule, TlsConfig};
 use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
@@ -29,46 +29,51 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let peers = peers::prepare()?;
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join(FILE), [b'x'; 128])?;
-    let address = free_address()?;
-    let server = http::nginx(&peers, address, folder.path())?;
-    let [rate, cost, busy, per_s] = rounds(count, || {
-        let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
-        let (ours, theirs) = (ours(address)?, run_wrk(&peers, address)?);
-        let busy = (cpu_ns(&server.0)? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
-        Ok([ours[0] / theirs[0], ours[1] / theirs[1], busy, ours[0]])
-    })?;
     println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {count} rounds");
-    println!("  rate {}; client CPU time per request {cost}", rate.check(Bound::AtLeast(1.0)));
-    println!(
-        "  muxbench's requests per second {per_s}; the server's share of its CPU {busy} (near 1: the server was the limit)"
-    );
+    for scheme in ["http", "https"] {
+        let address = free_address()?;
+        let (has_tls, url) = (scheme == "https", format!("{scheme}://{address}/{FILE}"));
+        let server = http::nginx(&peers, address, folder.path(), has_tls)?;
+        let [rate, cost, busy, per_s] = rounds(count, || {
+            let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
+            let (ours, theirs) = (ours(address, has_tls)?, run_wrk(&peers, &url)?);
+            let busy = (cpu_ns(&server.0)? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
+            Ok([ours[0] / theirs[0], ours[1] / theirs[1], busy, ours[0]])
+        })?;
+        println!("  {scheme}: rate {}; client CPU time per request {cost}", rate.check(Bound::AtLeast(1.0)));
+        println!(
+            "    muxbench's requests per second {per_s}; the server's share of its CPU {busy} (near 1: the server was the limit)"
+        );
+    }
     Ok(())
 }
 
-fn traffic(address: SocketAddr, path: &str) -> LoadConfig {
-    let targets = vec![HttpTarget::get(path, None)];
+/// Returns requests to a server. Like `wrk`, the client accepts any certificate.
+fn traffic(address: SocketAddr, path: &str, has_tls: bool) -> LoadConfig {
+    let tls = TlsConfig { server_name: address.ip().to_string(), is_insecure: true, ..TlsConfig::default() };
+    let http = HttpTraffic { tls: has_tls.then_some(tls), ..HttpTraffic::new(vec![HttpTarget::get(path, None)]) };
     LoadConfig {
         connections: CONNECTIONS,
-        http: Some(HttpTraffic::new(targets)),
+        http: Some(http),
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address, ServiceSpec::Http { folder: None })
     }
 }
 
 /// Returns the rate per second and the client's CPU time per request, in nanoseconds.
-fn ours(address: SocketAddr) -> anyhow::Result<[f64; 2]> {
+fn ours(address: SocketAddr, has_tls: bool) -> anyhow::Result<[f64; 2]> {
     let phases = Phases { ramp_ns: 500_000_000, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 1_000_000_000 };
-    let config =
-        LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..traffic(address, &format!("/{FILE}")) };
+    let traffic = traffic(address, &format!("/{FILE}"), has_tls);
+    let config = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..traffic };
     let report = load_report(&config)?;
     let requests = report.rate_achieved_per_s * 2.0;
     Ok([report.rate_achieved_per_s, report.cpu_ns as f64 / requests])
 }
 
 /// Returns the rate per second of wrk, and its CPU time per request in nanoseconds.
-fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<[f64; 2]> {
+fn run_wrk(peers: &Path, url: &str) -> anyhow::Result<[f64; 2]> {
     const WINDOW: Duration = Duration::from_secs(1);
-    let mut command = http::wrk(peers, "2s", address);
+    let mut command = http::wrk(peers, "2s", url);
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
     // taskset becomes wrk by exec; its CPU time is readable only while it runs.
     std::thread::sleep(Duration::from_millis(500));
@@ -92,7 +97,7 @@ pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
                 schedule: Schedule::Constant,
                 requests_per_connection: Some(REQUESTS),
                 phases,
-                ..traffic(address, "/")
+                ..traffic(address, "/", false)
             })?;
             // The send delay covers every request. Only the first request of a session follows the schedule; each later one is due
             // when the previous response arrives, so its delay is close to zero.

@@ -7,6 +7,7 @@
 mod client;
 mod comparison;
 mod fleet;
+mod gate;
 mod gather;
 mod handoff;
 mod hostile;
@@ -31,7 +32,7 @@ use xtask::root;
 /// Measures muxbench itself
 #[derive(Debug, Parser)]
 pub struct Bench {
-    /// Rounds of each measurement [default: 5, timestamps 15]
+    /// Rounds of each measurement [default: 5, timestamps 15, gate 30 and 10]
     #[arg(long, global = true)]
     rounds: Option<usize>,
     #[command(subcommand)]
@@ -70,7 +71,7 @@ enum Subject {
         #[arg(long, value_delimiter = ',', default_value = "128,1024")]
         sizes: Vec<usize>,
     },
-    /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, A B A B
+    /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, over http and https, A B A B
     HttpClient,
     /// Delay of sessions at a server's `accept`, of muxbench and of httperf, at 8 000 requests/s
     Pacing,
@@ -89,6 +90,8 @@ enum Subject {
     Hostile(hostile::Hostile),
     /// Interleaved trials: noise, known differences, agreement with separate trials; minutes for each round
     Interleave(interleave::Interleave),
+    /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
+    Gate(gate::Gate),
     /// Time to collect and merge samples of five workers, against merging the same samples in one process
     Gather {
         /// Samples of all workers together
@@ -148,6 +151,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Stream => stream::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Interleave(args) => interleave::run(count, args),
+        Subject::Gate(args) => gate::run(rounds, args),
         Subject::Gather { samples } => gather::run(count, *samples),
         Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
         Subject::Lab => lab::run(count),
@@ -160,7 +164,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gather; fleet; lab; handoff; seda; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gate; gather; fleet; lab; handoff; seda; \
                    server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     if test.fast {
         let mut units = tests(UNITS)?;
-        units.args(["--test=style", "--test=tidy"]);
+        // Some of these tests wait.
+        units.args(["--test=style", "--test=tidy"]).env("RUST_TEST_THREADS", "4");
         return step_beside(&mut units, &mut [tests(&[TOOL, &["--", SMOKE]].concat())?]);
     }
     audit::run(false)?;

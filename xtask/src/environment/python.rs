@@ -35,7 +35,9 @@ fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
     debian::require(TOOLS)?;
     command::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let mut pip = Command::new(interpreter(folder));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(requirements);
+    // The file lists all packages that are needed.
+    pip.args(["-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    pip.arg(requirements);
     command::run(&mut pip).with_context(|| {
         format!(
             "cannot install the packages of {} into target/python; check that the Python package index is reachable \

@@ -322,7 +322,7 @@ fn idle_states(snapshot: &HostSnapshot) -> Outcome {
         return warning(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
     }
     if snapshot.is_virtual() {
-        match snapshot.fact("idle polling") {
+        match snapshot.fact(idle_cpus::FACT) {
             Some(idle_cpus::ALLOWED) => return good(format!("{value}; runs let idle CPUs poll (--idle-cpus)")),
             Some(_) if states.starts_with("POLL") => {
                 return warning(value, "Run muxbench as root: idle CPUs then poll during runs (--idle-cpus)");

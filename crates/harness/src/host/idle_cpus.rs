@@ -10,7 +10,7 @@ use crate::spec::idle_cpus::IdleCpus;
 /// <https://docs.kernel.org/power/pm_qos_interface.html>.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// The host's fact that tells whether idle CPUs can poll, or why not.
-pub(super) const FACT: &str = "idle polling";
+pub(crate) const FACT: &str = "idle polling";
 /// The value of the fact if idle CPUs can poll.
 pub(crate) const ALLOWED: &str = "allowed";
 

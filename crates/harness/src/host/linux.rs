@@ -137,6 +137,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
+    let idle_states = idle_states(allowed);
     let flags = of_cpu("flags").unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
     let stat = read("/proc/stat").unwrap_or_default();
@@ -161,8 +162,8 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("turbo disabled", read("/sys/devices/system/cpu/intel_pstate/no_turbo")),
         ("cpuidle driver", read("/sys/devices/system/cpu/cpuidle/current_driver")),
         ("cpuidle governor", read("/sys/devices/system/cpu/cpuidle/current_governor")),
-        ("cpuidle states", idle_states(allowed)),
-        (idle_cpus::FACT, Some(idle_cpus::fact(idle_states(allowed).as_deref()))),
+        (idle_cpus::FACT, Some(idle_cpus::fact(idle_states.as_deref()))),
+        ("cpuidle states", idle_states),
         ("timer slack ns", rustix::thread::current_timer_slack().ok().map(|ns| ns.to_string())),
         ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         ("clocksources", read("/sys/devices/system/clocksource/clocksource0/available_clocksource")),

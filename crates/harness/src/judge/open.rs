@@ -51,7 +51,10 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
         let unanswered = report.outstanding.after_drain as f64;
         checks.push(at_most("requests unanswered after the cool-down", unanswered, pile_max, "", Saturated));
     }
-    checks.push(at_most("median service time at the end", last_ns / 1e6, grown_ns / 1e6, "ms", Saturated));
+    // Service times follow a rate that changes.
+    if report.planned_by_part.is_none() {
+        checks.push(at_most("median service time at the end", last_ns / 1e6, grown_ns / 1e6, "ms", Saturated));
+    }
     if let Some(datagrams) = &report.datagrams {
         // Full buffers lose datagrams. Blame the server's buffers, unless those of the client overflowed.
         let share = datagrams.lost as f64 / report.planned.max(1) as f64;

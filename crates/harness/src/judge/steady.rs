@@ -15,8 +15,9 @@ use crate::model::{Check, VerdictKind};
 /// Checks the service time of the window's parts. Rejects a trend, a shift or a temporary change of the median, and a shift of the
 /// p90, which can occur while the median stays. Also rejects a server that was slow throughout because other processes took its CPUs.
 pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
-    if report.slices.is_some() {
-        // All contestants share a change of the host's speed, and ratios of paired parts do not contain it.
+    if report.slices.is_some() || report.planned_by_part.is_some() {
+        // All contestants share a change of the host's speed, and ratios of paired parts do not contain it. If the rate changes,
+        // so does the service time.
         return taken_cpus(report, server).into_iter().collect();
     }
     let known = |parts: &[u64]| -> Vec<f64> { parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect() };

@@ -34,7 +34,7 @@ pub(super) fn counted_late(report: &LoadReport, server: &ServerSide<'_>) -> Chec
 /// Checks each class of errors, except timeouts, which [`unanswered`] checks.
 pub(super) fn errors(report: &LoadReport) -> Vec<Check> {
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout");
-    classes.map(|(class, count)| none(format!("errors of class {class}"), count)).collect()
+    classes.map(|(class, count)| none(format!("{} {class}", Check::ERRORS), count)).collect()
 }
 
 pub(super) fn requests(report: &LoadReport) -> Check {
@@ -47,5 +47,5 @@ pub(super) fn unanswered(report: &LoadReport) -> Check {
         Transport::Tcp | Transport::Unix => TIMEOUT_SHARE_MAX,
         Transport::Udp => 0.0,
     };
-    at_most("share of unanswered requests", share, limit, "", Failed)
+    at_most(Check::UNANSWERED, share, limit, "", Failed)
 }

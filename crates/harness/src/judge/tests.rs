@@ -408,6 +408,19 @@ fn server_that_slows_down_is_unsteady() {
 }
 
 #[test]
+fn service_time_may_follow_a_rate_that_changes() {
+    let peak = |r: &mut LoadReport| {
+        r.service.p50_by_part_ns = std::array::from_fn(|part| if part < 8 { 50_000 } else { 9_000_000 });
+    };
+    assert_eq!(kind(peak), VerdictKind::Saturated);
+    let varied = |r: &mut LoadReport| {
+        peak(r);
+        r.planned_by_part = Some([30; PARTS]);
+    };
+    assert_eq!(kind(varied), VerdictKind::Valid);
+}
+
+#[test]
 fn server_slow_for_a_while_is_unsteady() {
     // Slow for a third of the window in the middle, a quarter at the end, or an eighth at the beginning.
     for slow in [11..21, 24..32, 0..4] {

@@ -2,6 +2,7 @@
 
 pub mod blocks;
 mod facts;
+mod gate;
 pub mod network;
 mod order;
 pub mod rates;
@@ -11,6 +12,7 @@ mod trial;
 mod verdict;
 
 pub use facts::{FleetFacts, clock_error_max_ns};
+pub use gate::{GateFigure, GateGoal, GateLimit};
 pub use order::LoadOrder;
 pub use record::{Run, RunHeader, TrialRecord, requests_answered};
 pub use strategy::{LatencyLimit, ProbeResult, SearchGoal, Strategy, TrialOutcome, Varied};

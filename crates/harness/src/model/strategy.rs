@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use stats::Block;
 
+use super::gate::GateGoal;
 use crate::spec::units::Time;
 
 /// The order in which a run executes trials.
@@ -26,6 +27,8 @@ pub enum Strategy {
         /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
         time_max_ns: u64,
     },
+    /// Executes repeats of two builds until each figure of the new one is known to be within its limit, or one to be beyond.
+    Gate(GateGoal),
     /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
     /// results determine the next ones.
     Capacity(SearchGoal),
@@ -53,6 +56,8 @@ pub struct TrialOutcome {
     pub contestants: u32,
     /// The blocks of the metric that ranks architectures, for a strategy that needs them.
     pub blocks: Vec<Block>,
+    /// The values of a gate's figures, in the order of its limits; empty for other strategies.
+    pub values: Vec<Option<f64>>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
     /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search.

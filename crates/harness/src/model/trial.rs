@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use load::config::{HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think};
+use load::config::{
+    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, Schedule, Think, Trace, stored,
+};
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
 use wire::ServiceSpec;
@@ -26,8 +28,14 @@ pub struct Workload {
     pub network: Option<Network>,
     /// The number of open connections. For `udp`, the number of the server's ports.
     pub connections: u32,
-    /// The rate in requests per second. `None` in a closed loop.
+    /// The rate in requests per second, on average. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
+    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<RateProfile>,
+    /// The recorded arrivals that the window replays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// The schedule of requests.
     pub schedule: Schedule,
     /// The think time of a connection in a closed loop.
@@ -36,6 +44,9 @@ pub struct Workload {
     /// The requests on each connection before the client replaces it. `None` if connections stay open.
     #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
+    /// The requests that each connection of a closed loop sends at once.
+    #[serde(default = "stored::one", skip_serializing_if = "stored::is_one")]
+    pub pipeline: u32,
     /// The requests to a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
@@ -134,24 +145,26 @@ impl Trial {
 
     fn is_same_server(&self, other: &Self) -> bool {
         self.architecture == other.architecture
-            && (self.is_placebo, self.is_reference) == (other.is_placebo, other.is_reference)
+            && self.is_placebo == other.is_placebo
             && self.serve.options() == other.serve.options()
     }
 
     /// Tests whether the trial is a reference that runs the server of `original` once more.
     pub(super) fn is_reference_of(&self, original: &Self) -> bool {
-        let alike = Self { is_reference: false, ..self.clone() };
-        self.is_reference && self.repeat == original.repeat && alike.is_repeat_of(original)
+        let is_one = self.is_reference && !original.is_reference;
+        is_one && self.repeat == original.repeat && self.is_same_server(original) && self.workload == original.workload
     }
 
     /// Tests whether another trial differs only in its repeat.
     pub fn is_repeat_of(&self, other: &Self) -> bool {
-        self.is_same_server(other) && self.workload == other.workload
+        self.is_reference == other.is_reference && self.is_same_server(other) && self.workload == other.workload
     }
 
     /// Tests whether another trial has the same architecture, options and traffic, except for the rate. Ignores the repeat.
     pub fn differs_only_in_rate(&self, other: &Self) -> bool {
-        self.is_same_server(other) && self.workload.without_rate() == other.workload.without_rate()
+        self.is_reference == other.is_reference
+            && self.is_same_server(other)
+            && self.workload.without_rate() == other.workload.without_rate()
     }
 }
 

@@ -40,6 +40,12 @@ impl Verdict {
         self.failed_checks().next().is_some() && self.failed_checks().all(|it| it.name == Check::REQUESTS)
     }
 
+    /// Tests whether the only fault of a trial is that requests failed.
+    pub fn has_only_errors(&self) -> bool {
+        let is_error = |it: &Check| it.name.starts_with(Check::ERRORS) || it.name == Check::UNANSWERED;
+        self.failed_checks().next().is_some() && self.failed_checks().all(is_error)
+    }
+
     /// Returns the verdict on a trial that could not finish.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }
@@ -78,6 +84,11 @@ impl Check {
     pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
     /// The name of the check for enough requests in the window.
     pub const REQUESTS: &str = "requests in the window";
+
+    /// The beginning of the name of a check for errors of a class.
+    pub const ERRORS: &str = "errors of class";
+    /// The name of the check for requests that timed out.
+    pub const UNANSWERED: &str = "share of unanswered requests";
 
     fn is_of_machine(&self) -> bool {
         [Self::TAKEN_BY_OTHERS, Self::COUNTED_LATE].contains(&self.name.as_str())

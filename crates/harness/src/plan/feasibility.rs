@@ -159,6 +159,10 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
 /// Returns the reasons why a trial cannot run with the workers of a distributed run.
 pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
     let mut reasons = Vec::new();
+    if let (Some(trace), Some(_)) = (&trial.workload.trace, fleet.elsewhere_cpus) {
+        let file = trace.file.display();
+        reasons.push(format!("workload.trace: workers on other hosts cannot read {file}; start the run without them"));
+    }
     match (&trial.workload.network, &fleet.lab) {
         (Some(network), None) => reasons.push(format!(
             "network: the workers are not in a lab; start the launcher in one (`muxbench lab {} -- LAUNCHER...`, \

@@ -165,6 +165,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "streams fill buffers, which empty in the next slice"
     } else if load.requests_per_connection.is_some() {
         "connections would end in the slices of other servers"
+    } else if load.is_varied() && experiment.interleave != Interleave::Always {
+        "requests that wait at a peak of the rate would be answered in the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
     } else if measured_requests(trial, slice_ns).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {
@@ -209,7 +211,7 @@ fn clock_problem(fleet: &FleetFacts, guard_ns: u64) -> Option<String> {
 
 /// The share of a CPU that the scans of all connections take, one for each request.
 fn scan_share(trial: &Trial) -> f64 {
-    let rate_per_s = trial.workload.rate_per_s.unwrap_or(0.0);
+    let rate_per_s = trial.load.peak_per_s().unwrap_or(0.0);
     rate_per_s * f64::from(trial.load.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
 }
 
@@ -316,6 +318,24 @@ mod tests {
         assert!(never.interleaving.is_empty() && never.trials.iter().all(|trial| trial.load.slices.is_none()));
         let error = planned(&format!("interleave = \"always\"\n{WORKLOAD}")).unwrap_err();
         assert_eq!(error, "interleave: cannot interleave spin: the server uses its CPU even without load; use `auto`");
+    }
+
+    #[test]
+    fn rates_over_time_are_separate_unless_demanded() {
+        let workload = WORKLOAD.replace("rate = 1000", "profile = \"hold:500:500ms,hold:1500:500ms\"");
+        let reason = "requests that wait at a peak of the rate would be answered in the slices of other servers";
+        let sentences = planned_for("\"epoll\", \"mt\"", &workload).unwrap().interleaving;
+        assert_eq!(sentences, [format!("separate: epoll, mt: {reason}")]);
+        let always = Experiment::parse(
+            &format!(
+                "interleave = \"always\"\narchitectures = [\"epoll\", \"mt\"]\n{workload}\n[phases]\nramp = \"0\"\n"
+            ),
+            "x.toml",
+        );
+        let plan = plan(&always.unwrap(), &Host::made_up()).unwrap();
+        assert!(
+            plan.trials.iter().all(|trial| trial.load.slices.is_some() && trial.load.phases.measure_ns == 1_000 * MS)
+        );
     }
 
     #[test]

@@ -167,8 +167,11 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
         network: experiment.network.clone(),
         connections: load.connections,
         rate_per_s: load.rate_per_s,
+        profile: load.profile.clone(),
+        trace: load.trace.clone(),
         schedule: load.schedule,
         think: load.think,
+        pipeline: load.pipeline,
         requests_per_connection: load.requests_per_connection,
         active: load.active,
         idle: load.idle,
@@ -196,7 +199,7 @@ fn trial(
     let load = LoadConfig {
         target: listen.clone(),
         ports: target.and_then(|target| target.ports.clone()),
-        http: requests(experiment, load, architecture),
+        http: requests(experiment, load, architecture, found),
         pacing: match load.pacing {
             // A client that never sleeps would take CPU time from the server. A closed loop has no pacing.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
@@ -271,12 +274,18 @@ fn content(service: &ServiceSpec) -> Option<PathBuf> {
     std::path::absolute(folder).ok()
 }
 
-/// Returns the requests to a server of `http`. A target gets its own name as host, and only the path of its own URL.
-fn requests(experiment: &Experiment, load: &LoadConfig, architecture: &Candidate) -> Option<HttpTraffic> {
+/// Returns the requests to a server of `http`. A target gets its own name as host, its own TLS, and only the path of its own URL.
+fn requests(
+    experiment: &Experiment,
+    load: &LoadConfig,
+    architecture: &Candidate,
+    found: &Found,
+) -> Option<HttpTraffic> {
     let mut http = load.http.clone()?;
     if let Candidate::Target(name) = architecture {
         let url = &experiment.target[name].url;
         http.host = url.authority().map(str::to_owned);
+        http.tls = found.tls.get(name).cloned();
         if experiment.target_paths().is_some() {
             http.targets.retain(|target| target.path == url.path().unwrap_or("/"));
         }

@@ -341,7 +341,7 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;
     let bits = |(request, response): (f64, f64)| on_the_way(request).max(on_the_way(response)) * 8.0;
-    let bits_per_s = trial.workload.rate_per_s.zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
+    let bits_per_s = trial.load.peak_per_s().zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
     Some(ServerNeeds {
         architecture: trial.architecture.to_string(),
         workload: trial.workload.clone(),
@@ -367,7 +367,7 @@ fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> 
     let requests = rate_per_s.unwrap_or(0.0) * trial.workload.phases.sending_ns() as f64 / 1e9;
     let memory_bytes = connections as f64 * figures.client_bytes.value + requests * BYTES_PER_REQUEST as f64;
     let of_cpu = figures.client_per_s.value * CPU_SHARE;
-    let cpus = rate_per_s.map_or(1, |rate_per_s| (rate_per_s / of_cpu).ceil().max(1.0) as u64);
+    let cpus = trial.load.peak_per_s().map_or(1, |peak_per_s| (peak_per_s / of_cpu).ceil().max(1.0) as u64);
     let by_memory = (memory_bytes / (host.memory_bytes as f64 * MEMORY_SHARE).max(1.0)).ceil().max(1.0) as u64;
     let hosts_by = [
         ("ports".to_owned(), addresses.div_ceil(host.addresses.max(1))),
@@ -399,7 +399,7 @@ fn settings(
     let most = |of: fn(&ServerNeeds) -> u64| servers.iter().map(of).max().unwrap_or(0);
     let (connections, descriptors, tasks) = (most(|it| it.connections), most(|it| it.descriptors), most(|it| it.tasks));
     let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
-    let bytes_per_s = trial.workload.rate_per_s.unwrap_or(0.0) * (request + response);
+    let bytes_per_s = trial.load.peak_per_s().unwrap_or(0.0) * (request + response);
     let pages = (f64::from(trial.load.connections) * trial.load.active + bytes_per_s / PAGE_BYTES).ceil() as u64;
     let backlog = (CONNECTING * clients.hosts).min(BACKLOG).min(connections);
     let client_descriptors = clients.connections + DESCRIPTORS_BESIDE;

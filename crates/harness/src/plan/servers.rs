@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 
+use load::config::TlsConfig;
 use server::external::target::cpus_of;
 use server::{ConfigFile, TargetConfig};
 use wire::Address;
@@ -17,6 +18,8 @@ pub(super) struct Found {
     /// The configuration files of commands.
     pub(super) configs: BTreeMap<String, ConfigFile>,
     pub(super) targets: BTreeMap<String, TargetConfig>,
+    /// The TLS of `https` targets.
+    pub(super) tls: BTreeMap<String, TlsConfig>,
 }
 
 /// Finds the programs of commands and connects to targets, so that a wrong name fails before the run starts. `cpus` are those of
@@ -27,7 +30,14 @@ pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, Str
         Ok((name.clone(), found))
     };
     let configs = find_commands(experiment)?;
-    Ok(Found { configs, targets: experiment.target.iter().map(find).collect::<Result<_, String>>()? })
+    let targets = experiment.target.iter().map(find).collect::<Result<_, String>>()?;
+    Ok(Found { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.http.{reason}"))? })
+}
+
+fn find_tls(experiment: &Experiment) -> Result<BTreeMap<String, TlsConfig>, String> {
+    let http = experiment.workload.http.clone().unwrap_or_default();
+    let certified = experiment.target.iter().filter_map(|(name, target)| Some((name, target.url.certified_name()?)));
+    certified.map(|(name, certified_name)| Ok((name.clone(), http.tls(certified_name)?))).collect()
 }
 
 /// Finds the program of each command. Returns the configuration files.
@@ -147,6 +157,38 @@ mod tests {
         let error = planned(&text("")).unwrap_err();
         assert!(error.starts_with(&format!("target.a: cannot connect to {address}: ")), "{error}");
         assert!(check_targets(&plan.trials).unwrap_err().starts_with("target:a: cannot connect"));
+    }
+
+    #[test]
+    fn https_target_gets_its_own_tls() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let text = |scheme: &str, key: &str| {
+            format!(
+                "[target.a]\nurl = \"{scheme}://localhost:{port}/v1\"\n[target.b]\nurl = \"http://localhost:{port}/v1\"\n\
+                 [workload]\nservice = \"http\"\n{key}"
+            )
+        };
+        let plan = planned(&text("https", "http.insecure = true")).unwrap();
+        let tls = |name: &str| trial(&plan, name).load.http.as_ref().unwrap().tls.clone();
+        let expected = TlsConfig { server_name: "localhost".into(), is_insecure: true, ..TlsConfig::default() };
+        assert_eq!((tls("target:a"), tls("target:b")), (Some(expected), None));
+        let stamped = planned(&text("https", "[client]\ntimestamps = \"kernel\"")).unwrap();
+        let infeasible = &trial(&stamped, "target:a").infeasible;
+        assert!(infeasible.iter().any(|reason| reason.contains("count the bytes of plain text")), "{infeasible:?}");
+        let error = planned(&text("https", "http.cacert = \"/none\"")).unwrap_err();
+        assert!(error.starts_with("workload.http.cacert: cannot read /none"), "{error}");
+        for (scheme, key, words) in [
+            (
+                "http",
+                "http.full-handshakes = true",
+                "full-handshakes (--full-handshakes): only https:// targets use TLS",
+            ),
+            ("https", "http = { insecure = true, cacert = \"a\" }", "accepts any certificate; remove one"),
+        ] {
+            let error = Experiment::parse(&text(scheme, key), "x.toml").unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

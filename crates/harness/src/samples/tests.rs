@@ -1,6 +1,9 @@
-use super::column::tests::{dictionary, page};
-use super::thrift::tests::{Field, written};
+use std::io;
+
 use super::*;
+use crate::columnar::TAIL_BYTES;
+use crate::columnar::column::tests::{dictionary, page};
+use crate::columnar::thrift::tests::{Field, varint_of, written};
 
 /// A group of a footer: its rows, and the offset and length of each column.
 type Group = (i64, [(i64, i64); 9]);
@@ -48,7 +51,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<Sample>, String> {
 
 /// Returns the bytes of a group that contains only zeros, and its entry in a footer. The group starts at offset `at`.
 fn zeros(rows: i64, at: i64) -> (Vec<u8>, Group) {
-    let run = thrift::tests::varint_of(rows as u64 * 2);
+    let run = varint_of(rows as u64 * 2);
     let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();
     let numbers = [&[0][..], &run].concat();
     let encoded = |is_optional: bool| {

@@ -80,12 +80,12 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Phases {
-    /// The ramp: the rate grows exponentially to its target.
+    /// The ramp: the rate grows exponentially to the first rate of the window.
     pub ramp: Time,
-    /// The warm-up: the rate stays at its target.
+    /// The warm-up: the rate stays at the first rate of the window.
     #[serde(alias = "hold")]
     pub warm_up: Time,
-    /// The window: results describe only the requests planned in it.
+    /// The window: results describe only the requests planned in it. With a profile or a trace, the window has its length instead.
     pub measure: Time,
     /// The number of sessions in the window, as httperf's --num-conns. The window ends after them, or after `measure` if that is
     /// earlier.

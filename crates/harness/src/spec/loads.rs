@@ -3,11 +3,14 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
+use load::config::RateProfile;
+use load::config::validate::broken;
 use wire::ServiceSpec;
 
 use super::experiment::Experiment;
 use super::http::Http;
 use super::one_or_many::OneOrMany;
+use super::trace::Trace;
 use super::units::Size;
 use super::workload::{Service, Workload};
 
@@ -34,28 +37,59 @@ impl Experiment {
     }
 
     /// Returns a load for each combination of connections, idle connections, active share, rate and schedule. The plan
-    /// adds the placement and the seed. Fails on a missing size, or a wrong value of `kv` or `http`.
+    /// adds the placement and the seed. Reads the trace. Fails on a missing size, or a wrong value of `kv` or `http`.
     pub fn loads(&self) -> Result<Vec<LoadConfig>, String> {
+        let Some(trace) = &self.workload.trace else { return self.loads_with(None) };
+        let has_paths = self.has_requests() || self.target_paths().is_some();
+        let with_sizes = self.workload.service == Service::Http && !has_paths;
+        let trace = trace.scan(with_sizes).map_err(|reason| format!("workload.trace.{reason}"))?;
+        let loads = self.loads_with(Some(trace))?;
+        // Only the file tells whether it has connections.
+        match loads.iter().find_map(broken) {
+            Some(rule) => Err(rule.to_string()),
+            None => Ok(loads),
+        }
+    }
+
+    /// Returns the loads without reading the trace, of which only the keys are known.
+    pub fn unread_loads(&self) -> Result<Vec<LoadConfig>, String> {
+        self.loads_with(self.workload.trace.as_ref().map(Trace::unread))
+    }
+
+    fn loads_with(&self, trace: Option<load::config::Trace>) -> Result<Vec<LoadConfig>, String> {
         let (workload, client, phases) = (&self.workload, &self.client, &self.phases);
+        let profile = workload.profile.as_ref().map(|profile| &profile.0);
+        // Rate and length of a window that does not have those of the keys.
+        let own_rate = trace.as_ref().map(load::config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
+        let own_ns = trace.as_ref().map(load::config::Trace::window_ns).or(profile.map(RateProfile::length_ns));
         // A closed loop has no rate, because its rate is the result.
         let rates =
-            workload.rate.as_ref().map_or(vec![None], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
+            workload.rate.as_ref().map_or(vec![own_rate], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
         let kv = workload.kv.clone().unwrap_or_default();
         kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
         // length differs from that of the first response.
+        let sizes = trace.as_ref().map_or(&[][..], |trace| trace.response_bytes.as_slice());
         let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
             let mut http = workload.http.clone().unwrap_or_default();
             http.paths = self.target_paths().map(OneOrMany).or(http.paths);
             let are_ours = self.exec.is_empty() && self.target.is_empty();
-            http.traffic(workload.response, are_ours).map_err(|reason| format!("workload.http.{reason}"))
+            if !sizes.is_empty() {
+                http.paths = Some(OneOrMany(sizes.iter().map(|bytes| format!("/bytes/{bytes}")).collect()));
+            }
+            let response = workload.response.filter(|_| sizes.is_empty());
+            http.traffic(response, are_ours).map_err(|reason| format!("workload.http.{reason}"))
         });
+        let http = http.transpose()?;
         let common = LoadConfig {
+            profile: profile.cloned(),
+            trace,
             think: workload.think.0,
+            pipeline: workload.pipeline.map_or(1, NonZeroU32::get),
             requests_per_connection: workload.requests_per_connection.map(NonZeroU32::get),
             popularity: workload.popularity,
             kv: (workload.service == Service::Kv || workload.kv.is_some()).then(|| kv.traffic()),
-            http: http.transpose()?,
+            http,
             pacing: client.pacing,
             roles: client.roles,
             clients: client.clients.map_or(1, NonZeroU32::get),
@@ -71,7 +105,8 @@ impl Experiment {
             for &idle in &workload.idle.0 {
                 for active in workload.active.0.iter().map(|share| share.0) {
                     for &rate_per_s in &rates {
-                        let phases = phases.of_load(rate_per_s, workload.requests_per_connection);
+                        let mut phases = phases.of_load(rate_per_s, workload.requests_per_connection);
+                        phases.measure_ns = own_ns.unwrap_or(phases.measure_ns);
                         let load =
                             |&schedule| LoadConfig { idle, active, rate_per_s, schedule, phases, ..load.clone() };
                         loads.extend(workload.schedule.0.iter().map(load));

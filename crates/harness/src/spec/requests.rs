@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use load::config::{Body, ExpectedStatus};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::units::Size;
 use crate::files;
@@ -89,7 +89,7 @@ pub(super) fn read_bodies(file: &Path) -> Result<Vec<Body>, String> {
     if bodies.is_empty() { Err(format!("{}: the file is empty; add a body", file.display())) } else { Ok(bodies) }
 }
 
-fn read_text(file: &Path) -> Result<String, String> {
+pub(super) fn read_text(file: &Path) -> Result<String, String> {
     String::from_utf8(read(file)?).map_err(|_| format!("cannot read {}: not UTF-8", file.display()))
 }
 
@@ -140,17 +140,7 @@ impl fmt::Display for Header {
     }
 }
 
-impl Serialize for Header {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+wire::serde_as_text!(Header);
 
 impl JsonSchema for Header {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -197,17 +187,7 @@ impl fmt::Display for Length {
     }
 }
 
-impl Serialize for Length {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Length {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+wire::serde_as_text!(Length);
 
 impl JsonSchema for Length {
     fn schema_name() -> std::borrow::Cow<'static, str> {

@@ -15,15 +15,15 @@ use super::transport::Transport;
 use super::workload::Service;
 
 /// The forms of a URL, for errors.
-const FORMS: &str = "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH, without \
-                     user and fragment";
+const FORMS: &str = "http[s]://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH, \
+                     without user and fragment";
 
 /// A server that muxbench neither starts nor ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// The URL: `http://HOST:PORT/PATH`, `memcached://HOST:PORT`, `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:/PATH`. The ports
-    /// of `udp` are consecutive, unless the URL lists them, as in `udp://HOST:7000-7004,7010`.
+    /// The URL: `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`, `memcached://HOST:PORT`, `tcp://HOST:PORT`, `udp://HOST:PORT`
+    /// or `unix:/PATH`. The ports of `udp` are consecutive, unless the URL lists them, as in `udp://HOST:7000-7004,7010`.
     pub url: TargetUrl,
     /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
     /// descendants.
@@ -97,9 +97,12 @@ impl TargetUrl {
         matches!(self.scheme, Scheme::Tcp | Scheme::Udp)
     }
 
-    /// Whether the client must encrypt.
-    pub fn is_encrypted(&self) -> bool {
-        self.scheme == Scheme::Https
+    /// The name in the server's certificate, if the client must encrypt.
+    pub fn certified_name(&self) -> Option<&str> {
+        match &self.place {
+            Place::Host { name, .. } if self.scheme == Scheme::Https => Some(name),
+            _ => None,
+        }
     }
 
     /// The transport that the URL selects; `None` if the name of its host may have addresses of both families.
@@ -186,17 +189,7 @@ impl fmt::Display for TargetUrl {
     }
 }
 
-impl Serialize for TargetUrl {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for TargetUrl {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+wire::serde_as_text!(TargetUrl);
 
 impl JsonSchema for TargetUrl {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -220,9 +213,6 @@ impl Target {
                 name(service),
                 name(own)
             ));
-        }
-        if url.is_encrypted() {
-            return Err(format!("url: `{url}` needs TLS, which the client lacks; use an http:// port of the server"));
         }
         if let Some(own) = url.transport().filter(|own| *own != transport) {
             let (own, transport) = (name(own), name(transport));
@@ -280,6 +270,7 @@ mod tests {
         assert_eq!((url("http://localhost").path(), url("http://localhost/").path()), (None, Some("/")));
         assert_eq!(url("tcp://localhost:1").path(), None);
         assert_eq!(url("http://localhost:81/x").authority(), Some("localhost:81"));
+        assert_eq!((url("https://[::1]:81").certified_name(), url("http://h").certified_name()), (Some("::1"), None));
     }
 
     #[test]
@@ -323,6 +314,7 @@ mod tests {
         let tcp = Transport::Tcp;
         for (text, service) in [
             ("http://localhost/", Service::Http),
+            ("https://localhost/", Service::Http),
             ("memcached://localhost", Service::Kv),
             ("tcp://localhost:1", Service::Fixed),
             ("tcp://127.0.0.1:1", Service::Http),
@@ -337,7 +329,7 @@ mod tests {
                 "but the service is `fixed`; set workload.service (--service) to http",
             ),
             ("memcached://localhost", Service::Http, tcp, "set workload.service (--service) to kv"),
-            ("https://localhost/", Service::Http, tcp, "needs TLS"),
+            ("https://localhost/", Service::Kv, tcp, "set workload.service (--service) to http"),
             ("unix:/run/x", Service::Kv, tcp, "set workload.transport (--transport) to unix"),
             ("tcp://[::1]:1", Service::Kv, tcp, "--transport) to tcp6"),
             ("tcp://localhost:1", Service::Udp, tcp, "write udp://HOST:PORT"),

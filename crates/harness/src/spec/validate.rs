@@ -7,8 +7,10 @@ use load::config::validate::broken;
 
 use super::candidate::{self, Candidate};
 use super::experiment::Experiment;
+use super::http::Http;
 use super::server::Exec;
 use super::target::Target;
+use super::trace::Trace;
 use super::transport::Transport;
 use super::workload::Service;
 
@@ -51,7 +53,7 @@ impl Experiment {
         // Check the rate of one process, because each process numbers its own requests.
         let processes = f64::from(self.processes().get());
         let of_process = |load: LoadConfig| LoadConfig { rate_per_s: load.rate_per_s.map(|it| it / processes), ..load };
-        match self.loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
+        match self.unread_loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
             Some(rule) => Err(rule.to_string()),
             None => Ok(()),
         }
@@ -115,7 +117,7 @@ impl Experiment {
                     "architectures: {server} is not defined; add a table [{table}] with its `{key}` to the file"
                 ))
             }
-            None => self.check_paths(),
+            None => self.check_paths().and_then(|()| self.check_tls()),
         }
     }
 
@@ -138,9 +140,26 @@ impl Experiment {
         }
     }
 
+    /// Rejects TLS keys without an `https` target.
+    fn check_tls(&self) -> Result<(), String> {
+        let has_tls = self.target.values().any(|target| target.url.certified_name().is_some());
+        let http = self.workload.http.as_ref();
+        if http.is_some_and(|http| http.insecure && http.cacert.is_some()) {
+            let reason = "workload.http.cacert: `insecure` (--insecure) accepts any certificate; remove one of the two";
+            return Err(reason.to_owned());
+        }
+        match http.and_then(Http::tls_key) {
+            Some(key) if !has_tls => {
+                Err(format!("workload.http.{key}: only https:// targets use TLS; remove it, or write https://"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.
     fn check_keys(&self) -> Result<(), String> {
         let (workload, service) = (&self.workload, self.workload.service);
+        workload.trace.as_ref().map_or(Ok(()), Trace::check).map_err(|reason| format!("workload.trace.{reason}"))?;
         let (has_ports, has_connections) = (!workload.ports.0.is_empty(), !workload.connections.0.is_empty());
         let (is_udp, is_http, is_stream) =
             (service == Service::Udp, service == Service::Http, service == Service::Stream);
@@ -155,8 +174,12 @@ impl Experiment {
                 "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>
                 "workload.schedule: a closed loop has no rate, but open loops need one; write \"closed\" alone";
-            workload.rate.is_none() && !workload.is_closed() =>
+            workload.rate.is_none() && workload.profile.is_none() && workload.trace.is_none() && !workload.is_closed() =>
                 "workload.rate: missing; add requests per second such as 2000, or choose the schedule \"closed\"";
+            workload.rate.is_some() && workload.trace.is_some() =>
+                "workload.rate: the trace has the times of the requests; remove it, or set `speed` of the trace";
+            self.phases.sessions.is_some() && (workload.profile.is_some() || workload.trace.is_some()) =>
+                "phases.sessions: the window lasts as long as the profile or the trace; remove it";
             self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>
                 "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
             !is_udp && has_ports => "workload.ports: only the service `udp` has ports; remove it";

@@ -10,8 +10,10 @@ use wire::ServiceSpec;
 use super::candidate::Candidate;
 use super::http::Http;
 use super::one_or_many::OneOrMany;
+use super::profile::Profile;
 use super::schema::ScheduleName;
 use super::stream::Stream;
+use super::trace::Trace;
 use super::transport::Transport;
 use super::units::{Rate, Share, Size, Sizes, Think, Work};
 
@@ -30,8 +32,15 @@ pub struct Workload {
     /// The number of ports that the server listens on. Only for `udp`.
     #[serde(skip_serializing_if = "is_default")]
     pub ports: OneOrMany<NonZeroU32>,
-    /// The rate in requests per second. A closed loop has none.
+    /// The rate in requests per second: with a profile, the mean. A closed loop has none.
     pub rate: Option<OneOrMany<Rate>>,
+    /// The rates over the window, such as "hold:2000:10s,ramp:2000..8000:5s". The window lasts as long as the profile. A rate
+    /// scales the profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// The recorded arrivals to replay. The window has the length of the replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// The size of a request. Only for `fixed` and `udp`.
     pub request: Option<Size>,
     /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content.
@@ -44,6 +53,10 @@ pub struct Workload {
     /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
     #[serde(skip_serializing_if = "is_default")]
     pub think: Think,
+    /// The number of requests that each connection of a closed loop sends at once, by default 1. The next ones follow the last
+    /// response.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pipeline: Option<NonZeroU32>,
     /// The records and requests of `kv`.
     pub kv: Option<Kv>,
     /// The requests of `http`.

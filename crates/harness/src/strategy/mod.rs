@@ -1,6 +1,7 @@
 //! Strategies that choose the next trial of a run: all trials, trials up to saturation, or a search for the capacity.
 //! The choice depends only on the plan and on finished trials, so a resumed run continues as if never interrupted.
 
+pub mod gate;
 pub mod search;
 mod sweep;
 pub mod until;
@@ -26,6 +27,10 @@ impl TrialOutcome {
             Strategy::Until { .. } if is_usable => blocks::blocks_of(record, metric()),
             _ => Vec::new(),
         };
+        let values = match strategy {
+            Strategy::Gate(goal) => goal.limits.iter().map(|limit| gate::value(limit.figure, record)).collect(),
+            _ => Vec::new(),
+        };
         Self {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
@@ -33,6 +38,7 @@ impl TrialOutcome {
             is_past: sweep::is_past(record),
             contestants: slices.map_or(1, |slices| slices.contestants),
             blocks,
+            values,
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             probe,
         }
@@ -54,10 +60,11 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
 
 /// Returns the trials that need not run, because of the outcomes of others.
 pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
-    match header.strategy {
+    match &header.strategy {
         Strategy::Whole | Strategy::Capacity(_) | Strategy::Sweep { past: None } => Vec::new(),
-        Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, past),
-        Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, margin, time_max_ns),
+        Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, *past),
+        Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, *margin, *time_max_ns),
+        Strategy::Gate(goal) => gate::pruned(header, outcomes, goal),
     }
 }
 
@@ -147,6 +154,7 @@ mod tests {
                 is_alone: true,
                 contestants: 1,
                 blocks: Vec::new(),
+                values: Vec::new(),
                 probe: None,
             });
             order.push((name, rate, trial.repeat));

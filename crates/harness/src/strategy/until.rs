@@ -15,8 +15,7 @@ pub const REPEATS_MAX: u32 = 20;
 
 /// Returns the trials that need not run.
 pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64, time_max_ns: u64) -> Vec<u32> {
-    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
-    let open: Vec<&Trial> = header.trials.iter().filter(is_open).collect();
+    let open = open(header, outcomes);
     if is_time_over(&open, outcomes, time_max_ns) {
         return open.iter().map(|trial| trial.index).collect();
     }
@@ -34,8 +33,14 @@ pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64,
     pruned
 }
 
+/// Returns the trials without an outcome.
+pub(super) fn open<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
+    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
+    header.trials.iter().filter(is_open).collect()
+}
+
 /// Tests whether the next repeat would end too late. The first repeat always runs.
-fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
+pub(super) fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
     let Some(repeat) = open.iter().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
     let next = open.iter().filter(|trial| trial.repeat == repeat && trial.infeasible.is_empty());
     let next_ns: u64 = next.map(|trial| duration_ns(trial)).sum();
@@ -116,6 +121,7 @@ mod tests {
                 is_past: false,
                 is_alone: false,
                 blocks: if value > 0.0 { (0..32).map(&mut block).collect() } else { Vec::new() },
+                values: Vec::new(),
                 probe: None,
             });
             let workload = usize::from(trial.workload.connections == 20);

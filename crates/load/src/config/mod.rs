@@ -2,8 +2,11 @@
 
 pub mod http;
 pub mod partition;
+pub mod profile;
 pub mod slices;
-mod stored;
+pub mod stored;
+mod tls;
+pub mod trace;
 pub mod validate;
 
 use std::fmt;
@@ -15,8 +18,14 @@ use wire::{Address, Ports, ServiceSpec};
 
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
+pub use profile::{RateProfile, Segment, Shape};
 pub use slices::Slices;
 use stored::{is_one, one};
+pub use tls::TlsConfig;
+pub use trace::{Arrival, Trace};
+
+/// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
+const RAMP_START: f64 = 1.0 / 1000.0;
 
 /// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,13 +55,22 @@ pub struct LoadConfig {
     /// The connection popularity: how each request selects one of the active connections.
     #[serde(rename = "choice")]
     pub popularity: Popularity,
-    /// Requests per second during warm-up and window, over all clients; `None` in a closed loop.
+    /// Requests per second in the window, over all clients: the mean if the rate changes. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
+    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<RateProfile>,
+    /// The recorded arrivals that the window replays. Before the window, requests follow the schedule at the mean rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// The rule that plans requests.
     pub schedule: Schedule,
     /// The think time of a closed loop.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
+    /// The requests that each connection of a closed loop sends at once. The next ones follow the last response.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub pipeline: u32,
     /// Requests to a key-value store; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
@@ -104,8 +122,11 @@ impl LoadConfig {
             active: 1.0,
             popularity: Popularity::Uniform,
             rate_per_s: Some(2_000.0),
+            profile: None,
+            trace: None,
             schedule: Schedule::SlotRandom,
             think: Think::default(),
+            pipeline: 1,
             kv: None,
             http: None,
             phases: Phases {
@@ -137,6 +158,11 @@ impl LoadConfig {
         }
     }
 
+    /// The TLS of the connections; `None` if requests are plain text.
+    pub fn tls(&self) -> Option<&TlsConfig> {
+        self.http.as_ref()?.tls.as_ref()
+    }
+
     /// Returns the nanoseconds after the start at which `phase_ns` of the phases have passed.
     pub fn elapsed_ns(&self, phase_ns: u64) -> u64 {
         self.slices.as_ref().map_or(phase_ns, |slices| slices.edge_ns(phase_ns))
@@ -152,9 +178,35 @@ impl LoadConfig {
         self.service.fixed().expect("the configuration was checked: the service has fixed sizes")
     }
 
-    /// The rate of an open loop.
-    pub(crate) fn rate_per_s(&self) -> f64 {
-        self.rate_per_s.expect("the configuration was checked: an open loop has a rate")
+    /// Returns the rates of one client of an open loop over ramp, warm-up and window; without the window if it replays a trace. In the
+    /// ramp, the rate grows exponentially to the first rate of the window, which the warm-up keeps.
+    pub(crate) fn rates(&self) -> RateProfile {
+        let all_per_s = self.rate_per_s.expect("the configuration was checked: an open loop has a rate");
+        let rate_per_s = all_per_s / f64::from(self.clients);
+        let Phases { ramp_ns, warm_up_ns, measure_ns, .. } = self.phases;
+        let window = self.profile.as_ref().map(|profile| profile.with_mean(rate_per_s));
+        let window = window.unwrap_or_else(|| RateProfile::constant(rate_per_s, measure_ns));
+        let first_per_s = window.first_per_s();
+        let initial_per_s = (first_per_s * RAMP_START).max(1.0).min(first_per_s);
+        let ramp = match first_per_s {
+            0.0 => Shape::Hold { per_s: 0.0 },
+            _ => Shape::Growth { from_per_s: initial_per_s, to_per_s: first_per_s },
+        };
+        let before = [Segment { length_ns: ramp_ns, shape: ramp }, Segment::hold(first_per_s, warm_up_ns)];
+        let before = before.into_iter().filter(|segment| segment.length_ns > 0);
+        let window = if self.trace.is_none() { window.segments } else { Vec::new() };
+        RateProfile { segments: before.chain(window).collect() }
+    }
+
+    /// The highest rate in requests per second, over all clients; `None` in a closed loop.
+    pub fn peak_per_s(&self) -> Option<f64> {
+        let rate_per_s = self.rate_per_s?;
+        Some(self.profile.as_ref().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
+    }
+
+    /// Whether the rate changes within the window.
+    pub fn is_varied(&self) -> bool {
+        self.profile.is_some() || self.trace.is_some()
     }
 
     /// Divides the connections, active connections and rate among the processes.
@@ -257,9 +309,9 @@ pub enum Transport {
 /// The length of each phase of a trial, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// The ramp: the rate grows exponentially to its target (kawai2008: 30 s).
+    /// The ramp: the rate grows exponentially to the first rate of the window (kawai2008: 30 s).
     pub ramp_ns: u64,
-    /// The warm-up: the target rate is kept to reach a steady state (kawai2008: 30 s).
+    /// The warm-up: this rate is kept to reach a steady state (kawai2008: 30 s).
     #[serde(rename = "hold_ns")]
     pub warm_up_ns: u64,
     /// The window: the results cover the requests planned in it (kawai2008: 10 min).
@@ -374,17 +426,7 @@ impl FromStr for Popularity {
     }
 }
 
-impl Serialize for Popularity {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Popularity {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+wire::serde_as_text!(Popularity);
 
 /// The way a sender of an open loop waits for a planned time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,11 @@
 //! Defaults of stored fields.
 
-pub(super) fn one() -> u32 {
+/// The default of a stored count.
+pub fn one() -> u32 {
     1
 }
 
-pub(super) fn is_one(count: &u32) -> bool {
+/// Whether a stored count has its default.
+pub fn is_one(count: &u32) -> bool {
     *count == 1
 }

@@ -35,15 +35,38 @@ macro_rules! rules {
 /// The largest number of different HTTP requests.
 const REQUESTS_MAX: usize = 100_000;
 
+/// The largest number of requests that a connection sends at once.
+const PIPELINE_MAX: u32 = 1_024;
+
 /// The rules in the order in which they are checked.
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
         "must be at least 1 and at most the number of connections";
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
+    "workload.profile", |it| is_closed(it) && it.profile.is_some(),
+        "a closed loop has no rates over time, because its rate is a result; remove it, or choose another schedule";
+    "workload.trace", |it| is_closed(it) && it.trace.is_some(),
+        "a closed loop sends after responses, not at recorded times; remove it, or choose another schedule";
     "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
     "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
         "a closed loop has no target rate, because its rate is a result; remove it, or choose another schedule";
+    "workload.profile", |it| it.profile.as_ref().is_some_and(|profile| !profile.is_valid()),
+        "has no requests, or an impossible rate or time; give rates of at least 0 and times above 0, such as hold:2000:10s";
+    "phases.measure", |it| it.profile.as_ref().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
+        "must equal the length of the profile";
+    "workload.trace", |it| it.profile.is_some() && it.trace.is_some(),
+        "the profile also has the times of the requests; remove one of the two";
+    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
+        "must be a finite number above 0, such as 2";
+    "phases.measure", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() != it.phases.measure_ns),
+        "must equal the length of the replay";
+    "workload.trace", |it| it.trace.is_some() && is_churn(it),
+        "a trace needs lasting connections; remove requests-per-connection";
+    "workload.active", |it| has_connections(it) && it.active < 1.0,
+        "the trace has the connection of each request; remove it";
+    "workload.popularity", |it| has_connections(it) && it.popularity != Popularity::Uniform,
+        "the trace has the connection of each request; remove it";
     "workload.think", |it| !is_closed(it) && !it.think.is_none(),
         "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
@@ -113,6 +136,13 @@ pub const RULES: &[Rule] = rules! {
     "client.roles", |it| is_closed(it) && it.roles != Roles::Auto,
         "a client of a closed loop is one loop; remove it";
 
+    "workload.pipeline", |it| it.pipeline == 0, "must be at least 1";
+    "workload.pipeline", |it| it.pipeline > PIPELINE_MAX, "more than 1024 requests at once; lower it";
+    "workload.pipeline", |it| it.pipeline > 1 && !is_closed(it),
+        "an open loop sends each request at its planned time; remove it, or use the schedule \"closed\"";
+    "workload.pipeline", |it| it.pipeline > 1 && (is_churn(it) || is_stream(it)),
+        "short-lived connections and streams send one request at a time; remove it";
+
     // Short-lived connections.
     "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
     "workload.requests-per-connection", |it| is_churn(it) && it.datagrams,
@@ -134,6 +164,8 @@ pub const RULES: &[Rule] = rules! {
         "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
         "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
+    "client.timestamps", |it| is_stamped(it) && it.tls().is_some(),
+        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or request http://";
     // A record number has 32 bits, and 0 means no record.
     "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
         "exceeds 4 294 967 294 requests for one client; lower the rate or the duration, or use more clients";
@@ -141,6 +173,10 @@ pub const RULES: &[Rule] = rules! {
 
 fn is_closed(config: &LoadConfig) -> bool {
     config.schedule == Schedule::Closed
+}
+
+fn has_connections(config: &LoadConfig) -> bool {
+    config.trace.as_ref().is_some_and(|trace| trace.has_connections)
 }
 
 fn is_churn(config: &LoadConfig) -> bool {
@@ -213,7 +249,7 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{ExpectedStatus, HttpTarget, HttpTraffic, KvTraffic, Phases, Think};
+    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, Think, TlsConfig, Trace};
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -232,6 +268,19 @@ mod tests {
         let fixed = |request_bytes| load(ServiceSpec::Fixed { request_bytes, response_bytes: 1 });
         let open = fixed(1);
         let looped = closed(open.service.clone());
+        let measure_ns = open.phases.measure_ns;
+        let steps = RateProfile::constant(1.0, measure_ns);
+        let trace = Trace {
+            file: "x.csv".into(),
+            from_ns: 0,
+            length_ns: measure_ns,
+            speed: 1.0,
+            requests: 10,
+            has_connections: true,
+            response_bytes: Vec::new(),
+        };
+        let replay = LoadConfig { trace: Some(trace.clone()), ..open.clone() };
+        let varied = LoadConfig { profile: Some(steps.clone()), ..open.clone() };
         let churn = LoadConfig { requests_per_connection: Some(1), ..open.clone() };
         let unix = LoadConfig { target: Address::Unix("x".into()), ..open.clone() };
         let udp = |ports, request_bytes| LoadConfig {
@@ -250,12 +299,12 @@ mod tests {
         let kv_of = |traffic| LoadConfig { kv: Some(traffic), ..kv.clone() };
         let target = HttpTarget::get("/", None);
         let weightless = HttpTarget { weight: 0, ..target.clone() };
-        let status = ExpectedStatus::Exact(200);
-        let pages = HttpTraffic { host: None, targets: vec![target.clone()], headers: Vec::new(), status };
+        let pages = HttpTraffic::new(vec![target.clone()]);
         let http_of = |pages| LoadConfig { http: Some(pages), ..load(ServiceSpec::Http { folder: None }) };
         let http = http_of(pages.clone());
+        let tls = Some(TlsConfig::default());
         let think = Think { mean_ns: 1, exponential: false };
-        for valid in [&open, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
+        for valid in [&open, &varied, &replay, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
             assert_eq!(check(valid), Ok(()), "{valid:?}");
         }
         let rows = [
@@ -266,6 +315,19 @@ mod tests {
             (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open.clone() }, "workload.rate"),
             (LoadConfig { rate_per_s: Some(f64::MAX), ..open.clone() }, "workload.rate"),
             (LoadConfig { rate_per_s: Some(1e15), ..open.clone() }, "workload.rate"),
+            (LoadConfig { profile: Some(steps.clone()), ..looped.clone() }, "workload.profile"),
+            (LoadConfig { profile: Some(RateProfile::constant(0.0, measure_ns)), ..open.clone() }, "workload.profile"),
+            (LoadConfig { profile: Some(RateProfile::constant(1.0, 1)), ..open.clone() }, "phases.measure"),
+            (LoadConfig { trace: Some(trace.clone()), ..looped.clone() }, "workload.trace"),
+            (LoadConfig { profile: Some(steps), ..replay.clone() }, "workload.trace"),
+            (
+                LoadConfig { trace: Some(Trace { speed: f64::NAN, ..trace.clone() }), ..replay.clone() },
+                "workload.trace.speed",
+            ),
+            (LoadConfig { trace: Some(Trace { speed: 2.0, ..trace }), ..replay.clone() }, "phases.measure"),
+            (LoadConfig { requests_per_connection: Some(1), ..replay.clone() }, "workload.trace"),
+            (LoadConfig { active: 0.5, ..replay.clone() }, "workload.active"),
+            (LoadConfig { popularity: zipf(1.0), ..replay.clone() }, "workload.popularity"),
             (LoadConfig { think, ..open.clone() }, "workload.think"),
             (LoadConfig { active: 0.0, ..open.clone() }, "workload.active"),
             (LoadConfig { active: f64::NAN, ..open.clone() }, "workload.active"),
@@ -278,6 +340,10 @@ mod tests {
             (LoadConfig { http: Some(pages.clone()), ..open.clone() }, "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
+            (
+                LoadConfig { timestamps: Timestamps::Kernel, ..http_of(HttpTraffic { tls, ..pages.clone() }) },
+                "client.timestamps",
+            ),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
             (LoadConfig { phases: Phases { measure_ns: 0, ..open.phases }, ..open.clone() }, "phases.measure"),
             (LoadConfig { clients: 2, active: 0.0025, ..open.clone() }, "client.clients"),
@@ -300,7 +366,11 @@ mod tests {
             (LoadConfig { popularity: zipf(1.0), ..looped.clone() }, "workload.popularity"),
             (LoadConfig { timestamps: Timestamps::Kernel, ..looped.clone() }, "client.timestamps"),
             (LoadConfig { pacing: Pacing::Spin, ..looped.clone() }, "client.pacing"),
-            (LoadConfig { roles: Roles::OneLoop, ..looped }, "client.roles"),
+            (LoadConfig { roles: Roles::OneLoop, ..looped.clone() }, "client.roles"),
+            (LoadConfig { pipeline: 0, ..looped.clone() }, "workload.pipeline"),
+            (LoadConfig { pipeline: 1_025, ..looped }, "workload.pipeline"),
+            (LoadConfig { pipeline: 2, ..open.clone() }, "workload.pipeline"),
+            (LoadConfig { pipeline: 2, ..stream.clone() }, "workload.pipeline"),
             (LoadConfig { requests_per_connection: Some(0), ..open }, "workload.requests-per-connection"),
             (LoadConfig { datagrams: true, ..churn.clone() }, "workload.requests-per-connection"),
             (LoadConfig { active: 0.5, ..churn.clone() }, "workload.active"),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{LoadConfig, validate};
+use crate::config::{Arrival, LoadConfig, Trace, validate};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
@@ -107,14 +107,22 @@ pub struct Outcome {
 impl Outcome {
     /// Keeps the connections of `links` open.
     pub fn new((report, samples): (LoadReport, Vec<Sample>), links: Vec<Link>) -> Self {
-        Self { report, samples, connections: links.into_iter().map(|link| link.io).collect() }
+        Self { report, samples, connections: links.into_iter().map(|link| link.io.into()).collect() }
     }
 }
 
-/// Receives the events of a load, and may set its start time.
+/// Recorded arrivals in order of time. An error states file, place and remedy.
+pub type Arrivals = Box<dyn Iterator<Item = Result<Arrival, String>>>;
+
+/// Receives the events of a load, reads traces, and may set the start time.
 pub trait Listener {
     /// Handles an event.
     fn on(&mut self, event: Event);
+
+    /// Opens the file of a trace. Returns its arrivals in order of time, without collecting them.
+    fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
+        Err(format!("workload.trace: this client does not read {}; use `muxbench load`", trace.file.display()))
+    }
 
     /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` to start after 5 ms.
     fn begin(&mut self) -> Result<Option<u64>, String> {

@@ -18,6 +18,8 @@ use crate::io::platform;
 use crate::io::verify::Verifier;
 use crate::protocol::ClientProtocol;
 use crate::report::Class;
+use crate::socket::Socket;
+use crate::socket::tls::Tls;
 
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -27,10 +29,11 @@ pub fn connect<P: ClientProtocol>(
     sources: &[IpAddr],
     protocol: &P,
     progress: &mut dyn FnMut(u32),
-) -> Result<Vec<OwnedFd>, LoadError> {
+) -> Result<Vec<Socket>, LoadError> {
     raise_descriptor_limit();
     let total = u64::from(config.connections);
-    let mut sockets: Vec<Option<OwnedFd>> = (0..total).map(|_| None).collect();
+    let tls = Tls::of(config)?;
+    let mut sockets: Vec<Option<Socket>> = (0..total).map(|_| None).collect();
     let mut verifier = Verifier::new(config, protocol);
     let (mut opened, mut verified) = (0, 0);
     let mut reported = Instant::now();
@@ -38,6 +41,7 @@ pub fn connect<P: ClientProtocol>(
         while opened < total && verifier.has_room() {
             let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
             let socket = from_each(sources, &mut opened.clone(), has_no_port, |source| open(config, source));
+            let socket = socket.and_then(|socket| Socket::new(socket, tls.as_ref()));
             verifier.push(opened, socket.map_err(|error| LoadError::connect(config, opened, error))?);
             opened += 1;
         }
@@ -60,7 +64,7 @@ pub fn connect<P: ClientProtocol>(
 pub fn verify_again<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
-    sockets: &[OwnedFd],
+    sockets: &[Socket],
     failures: &mut [Option<Class>],
 ) {
     let mut verifier = Verifier::new(config, protocol);
@@ -155,6 +159,7 @@ fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
 pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
+    tls: Option<Tls>,
 }
 
 enum Target {
@@ -170,12 +175,14 @@ impl<'a> Dialer<'a> {
                 Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
             }
         };
-        Ok(Self { target, sources })
+        Ok(Self { target, sources, tls: Tls::of(config)? })
     }
 
     /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.
-    pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
-        from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
+    pub fn begin(&self, number: &mut u64) -> Result<Socket, Errno> {
+        let has_no_port = |&error: &Errno| error == Errno::ADDRNOTAVAIL;
+        let socket = from_each(self.sources, number, has_no_port, |source| self.begin_from(source))?;
+        Socket::new(socket, self.tls.as_ref()).map_err(|_| Errno::PROTO)
     }
 
     fn begin_from(&self, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {

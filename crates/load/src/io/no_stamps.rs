@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -13,7 +13,7 @@ use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Stamp};
 use crate::report::samples::KernelFacts;
 
-pub(crate) fn enable(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
+pub(crate) fn enable(_config: &LoadConfig, _sockets: &[impl AsFd]) -> Result<KernelFacts, LoadError> {
     Err(LoadError::Config(
         "client.timestamps: kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"".to_owned(),
     ))

@@ -1,7 +1,7 @@
 //! Requests before the ramp, such as storing a key-value store's data set.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::config::LoadConfig;
@@ -17,7 +17,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
-    socket: &OwnedFd,
+    socket: &impl AsFd,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), LoadError> {
     let total = protocol.preparations();
@@ -68,7 +68,7 @@ pub fn prepare<P: ClientProtocol>(
     blocking(false)
 }
 
-fn write_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+fn write_all(socket: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         bytes = &bytes[rustix::io::write(socket, bytes)?..];
     }

@@ -13,7 +13,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{ptr, thread};
@@ -42,7 +42,7 @@ const SCM_TSTAMP_SCHED: u32 = 1;
 const KINDS: usize = 3;
 
 /// Enables timestamps on all sockets. Each socket counts from its next write.
-pub(crate) fn enable(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
+pub(crate) fn enable(config: &LoadConfig, sockets: &[impl AsFd]) -> Result<KernelFacts, LoadError> {
     let failed = |error| LoadError::System { what: "cannot enable kernel timestamps; try --timestamps client", error };
     let unknown = |error| LoadError::System { what: "cannot find the interface on the route to the server", error };
     let target = config.target.ip().ok_or(io::ErrorKind::Unsupported.into());
@@ -384,7 +384,7 @@ mod tests {
             let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
             let (protocol, transfers) = (&fixed, &[]);
             let shared =
-                Shared { clock, protocol, first: 0, records: &records, links: &links, transfers, progress: &progress };
+                Shared { clock, protocol, first: 0, records: &records, numbers: &[], links: &links, transfers, progress: &progress };
             let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
             let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
             stamper.connections = vec![[cursor; KINDS]];

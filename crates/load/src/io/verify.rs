@@ -1,15 +1,19 @@
 //! Verifies many connections at once: each sends one request, and receives one whole, correct response.
 
+use std::borrow::Borrow;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use crate::config::{LoadConfig, Transport};
 use crate::protocol::{ClientProtocol, Reply};
+use crate::socket::Socket;
+use crate::socket::tls::Awaits;
 
 /// Connections verified at once: few enough for any server's backlog.
 const UNDER_WAY_MAX: usize = 128;
@@ -39,12 +43,13 @@ struct Connection<P: ClientProtocol, F> {
 
 enum Step {
     Connecting,
+    Handshaking(Awaits),
     /// Waits for room for the rest of the request. The value is the number of bytes already written.
     Writing(usize),
     Reading,
 }
 
-impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
+impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
     pub fn new(config: &LoadConfig, protocol: &'a P) -> Self {
         Self {
             protocol,
@@ -52,7 +57,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
             may_end: config.requests_per_connection.is_some(),
             timeout: Duration::from_nanos(config.timeout_ns),
             scratch: Vec::new(),
-            inbox: vec![0; INBOX_BYTES],
+            inbox: Vec::with_capacity(INBOX_BYTES),
             under_way: Vec::new(),
         }
     }
@@ -106,16 +111,23 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
     fn advance(&mut self, at: usize) -> io::Result<bool> {
         let Self { protocol, scratch, inbox, .. } = self;
         let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
-        let socket = socket.as_fd();
+        let socket: &Socket = (*socket).borrow();
         let greeting = protocol.greeting(*number);
         if let Step::Connecting = step {
             sockopt::socket_error(socket)??;
+            *step = Step::Handshaking(Awaits::Nothing);
+        }
+        if let Step::Handshaking(awaits) = step {
+            *awaits = socket.continue_handshake()?;
+            if *awaits != Awaits::Nothing {
+                return Ok(false);
+            }
             *step = Step::Writing(0);
         }
         if let Step::Writing(written) = step {
             let request = protocol.encode(greeting, scratch);
             while *written < request.len() {
-                let Some(count) = unless_blocked(|| rustix::io::write(socket, &request[*written..]))? else {
+                let Some(count) = unless_blocked(|| socket.write(&request[*written..]))? else {
                     return Ok(false);
                 };
                 *written += count;
@@ -123,32 +135,41 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
             *step = Step::Reading;
         }
         for _ in 0..READS_MAX {
-            let Some(count) = unless_blocked(|| rustix::io::read(socket, &mut inbox[..]))? else { break };
-            let reply = match count {
-                0 => (0, Some(protocol.end(greeting, reader).ok_or(io::ErrorKind::UnexpectedEof)?)),
-                count => protocol.read(greeting, reader, &inbox[..count]),
-            };
+            inbox.clear();
+            let Some(count) = unless_blocked(|| rustix::io::read(socket, spare_capacity(inbox)))? else { break };
+            let goes_on = count > 0 && socket.decrypt(inbox)?;
+            let (taken, mut reply) = if inbox.is_empty() { (0, None) } else { protocol.read(greeting, reader, inbox) };
+            if !goes_on {
+                reply = match reply {
+                    Some(Reply::Good) => Some(Reply::Last(None)),
+                    None if !socket.is_cut_off() => protocol.end(greeting, reader),
+                    other => other,
+                };
+            }
             match reply {
-                (taken, Some(Reply::Good)) if taken == count && count > 0 => return Ok(true),
-                (taken, Some(Reply::Last(None))) if taken == count && self.may_end => return Ok(true),
-                (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
-                (_, Some(_)) => return Err(wrong(*protocol)),
+                Some(Reply::Good) if taken == inbox.len() => return Ok(true),
+                Some(Reply::Last(None)) if taken == inbox.len() && self.may_end => return Ok(true),
+                Some(Reply::Last(None)) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                Some(_) => return Err(wrong(*protocol)),
                 // A datagram is a whole response or an error.
-                (_, None) if self.transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
-                (_, None) => {}
+                None if !goes_on || self.transport == Transport::Udp => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                None => {}
             }
         }
         Ok(false)
     }
 }
 
-impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
+impl<P: ClientProtocol, F: Borrow<Socket>> Connection<P, F> {
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.step {
-            Step::Connecting | Step::Writing(_) => PollFlags::OUT,
-            Step::Reading => PollFlags::IN,
+            Step::Connecting | Step::Writing(_) | Step::Handshaking(Awaits::Writable) => PollFlags::OUT,
+            Step::Reading | Step::Handshaking(_) => PollFlags::IN,
         };
-        PollFd::new(&self.socket, flags)
+        let socket: &Socket = self.socket.borrow();
+        PollFd::from_borrowed_fd(socket.as_fd(), flags)
     }
 }
 

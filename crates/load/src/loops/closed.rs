@@ -1,4 +1,5 @@
-//! The closed loop (voras2009 section III): each connection sends its next request a think time after the response.
+//! The closed loop (voras2009 section III): each connection sends its next request a think time after the response. With a
+//! pipeline, a connection sends several requests at once, and the next ones after the last response.
 //!
 //! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
 //! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
@@ -116,7 +117,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
-            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], self.links[at].io.as_fd()) {
+            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.links[at].io) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
                 Err(error) => self.end(at, error.into()),
@@ -131,7 +132,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         if due >= self.engine.recorder.times().window.end || link.is_dead() {
             return;
         }
-        match self.engine.send(&mut self.exchanges[at], link.io.as_fd(), due, false) {
+        match self.engine.send(&mut self.exchanges[at], &link.io, due, false) {
             Ok(Sent::Partly) => self.retry_later(at),
             Ok(Sent::Whole | Sent::NotConnected) => self.turns.begin(self.exchanges[at].sent, false),
             Err(error) => self.end(at, error.into()),
@@ -145,14 +146,25 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[inline]
     fn read(&mut self, at: usize) {
-        let (now, received) = self.engine.receive(&mut self.exchanges[at], self.links[at].io.as_fd());
-        let (is_last, has_more) = match received {
-            Received::Part => return,
-            Received::Failed(class) => return self.end(at, class),
-            Received::Whole { is_last, has_more } => (is_last, has_more),
+        let io = &self.links[at].io;
+        let (now, mut received) = self.engine.receive(&mut self.exchanges[at], io);
+        let (is_last, has_more) = loop {
+            let (is_last, has_more) = match received {
+                Received::Part => return,
+                Received::Failed(class) => return self.end(at, class),
+                Received::Whole { is_last, has_more } => (is_last, has_more),
+            };
+            self.turns.begin(now, false);
+            let exchange = &mut self.exchanges[at];
+            self.engine.recorder.complete(exchange.transaction(at, now));
+            if is_last || !exchange.is_outstanding() {
+                break (is_last, has_more);
+            }
+            if !has_more {
+                return;
+            }
+            (_, received) = self.engine.receive_next(exchange, io, now);
         };
-        self.turns.begin(now, false);
-        self.engine.recorder.complete(self.exchanges[at].transaction(at, now));
         match (is_last, has_more) {
             (true, _) => self.end(at, Class::Closed),
             (false, true) => self.end(at, Class::Wrong),
@@ -188,8 +200,8 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn lose(&mut self, at: usize) {
         let failure = self.links[at].failure();
         if self.exchanges[at].is_outstanding() {
-            let class = failure.unwrap_or(Class::Timeout);
-            self.engine.recorder.lose(self.exchanges[at].transaction(at, 0), class);
+            let (class, exchange) = (failure.unwrap_or(Class::Timeout), &self.exchanges[at]);
+            (0..exchange.left).for_each(|_| self.engine.recorder.lose(exchange.transaction(at, 0), class));
         } else if let Some(class) = failure {
             self.engine.recorder.errors().count(class, 1);
         }
@@ -197,7 +209,8 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     fn end_all(&mut self) {
         for at in 0..self.links.len() {
-            self.engine.recorder.leave(u64::from(self.exchanges[at].is_outstanding()));
+            let exchange = &self.exchanges[at];
+            self.engine.recorder.leave(if exchange.is_outstanding() { exchange.left.into() } else { 0 });
             if !self.links[at].is_dead() {
                 self.lose(at);
             }

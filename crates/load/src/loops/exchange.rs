@@ -1,8 +1,9 @@
-//! Sequential exchanges of requests and responses, for closed loops and for short-lived connections.
+//! Sequential exchanges of requests and responses, for closed loops and for short-lived connections. A closed loop may send several
+//! requests at once, before it reads their responses.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::os::fd::BorrowedFd;
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -18,6 +19,7 @@ use crate::protocol::{ClientProtocol, Reply};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Transaction};
 use crate::report::Class;
+use crate::socket::Socket;
 use crate::time::clock::Clock;
 use crate::time::slices::OwnSlices;
 
@@ -31,15 +33,22 @@ const RETRY_NS: f64 = 50_000.0;
 /// The interval between searches for connections and requests that exceed the timeout, in nanoseconds.
 const CHECK_NS: f64 = 100_000_000.0;
 
-/// A request and its response on one connection.
+/// The requests that one connection sent at once, usually one, and their responses.
 pub struct Exchange<P: ClientProtocol> {
+    /// The request whose response is next.
     request: P::Request,
+    /// The number of the first request.
+    number: u64,
+    /// The number of outstanding responses.
+    pub left: u32,
     reader: P::Reader,
     pub due: u64,
     pub sent: u64,
     /// The arrival of the first part of a response; 0 if the response is complete after one read.
     first: u64,
-    /// The bytes that the socket has accepted of a partly sent request.
+    /// The ticks from the first part of the last response to all of it; 0 if one read had all.
+    transfer: f32,
+    /// The bytes that the socket has accepted of partly sent requests.
     written: u32,
     pub step: Step,
     /// Whether the service rejected the last request. A rejection has no service time.
@@ -49,15 +58,26 @@ pub struct Exchange<P: ClientProtocol> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Idle,
-    /// The socket has not accepted the whole request yet.
+    /// The socket has not accepted all requests yet.
     Writing,
     Waiting,
 }
 
 impl<P: ClientProtocol> Default for Exchange<P> {
     fn default() -> Self {
-        let (request, reader) = (P::Request::default(), P::Reader::default());
-        Self { request, reader, due: 0, sent: 0, first: 0, written: 0, step: Step::Idle, is_rejected: false }
+        Self {
+            request: P::Request::default(),
+            number: 0,
+            left: 0,
+            reader: P::Reader::default(),
+            due: 0,
+            sent: 0,
+            first: 0,
+            transfer: 0.0,
+            written: 0,
+            step: Step::Idle,
+            is_rejected: false,
+        }
     }
 }
 
@@ -65,6 +85,16 @@ impl<P: ClientProtocol> Exchange<P> {
     #[inline]
     pub fn is_outstanding(&self) -> bool {
         self.step != Step::Idle
+    }
+
+    /// Whether a response is due: a response to a request that is not wholly sent would be wrong.
+    #[inline]
+    fn may_receive(&self) -> bool {
+        match self.step {
+            Step::Idle => false,
+            Step::Writing => self.left > 1,
+            Step::Waiting => true,
+        }
     }
 
     /// Prepares the exchange for a new connection.
@@ -76,8 +106,7 @@ impl<P: ClientProtocol> Exchange<P> {
 
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
-        let Self { due, sent, first, is_rejected, .. } = *self;
-        let transfer = if first == 0 { 0.0 } else { complete.saturating_sub(first) as f32 };
+        let Self { due, sent, transfer, is_rejected, .. } = *self;
         let complete = if is_rejected { 0 } else { complete };
         Transaction { due, sent, complete, connection: connection as u32, transfer, late: 0 }
     }
@@ -114,15 +143,42 @@ pub struct Engine<'a, P: ClientProtocol> {
     /// The slices of the client; the closed loop sets them when the trial begins.
     pub slices: OwnSlices,
     pub number: u64,
+    /// The number of requests to send at once.
+    depth: u32,
     pub retry_ticks: u64,
     pub timeout_ticks: u64,
     /// The time of the next search for connections and requests that exceed the timeout.
     check_at: u64,
     inbox: Vec<u8>,
+    /// The bytes of the inbox that earlier responses had.
+    taken_bytes: usize,
+    /// Whether the server may send more after the inbox.
+    goes_on: bool,
     scratch: Vec<u8>,
+    /// The bytes of several requests.
+    batch: Vec<u8>,
     /// Connections that wait for a time instead of a response.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     random: Xoshiro256PlusPlus,
+}
+
+/// Returns the bytes of the requests with these numbers. `first` is the first of them.
+#[inline]
+fn encode<'a, P: ClientProtocol>(
+    protocol: &'a P,
+    first: P::Request,
+    numbers: Range<u64>,
+    scratch: &'a mut Vec<u8>,
+    batch: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    if numbers.end - numbers.start == 1 {
+        return protocol.encode(first, scratch);
+    }
+    batch.clear();
+    for number in numbers {
+        batch.extend_from_slice(protocol.encode(protocol.request(number), scratch));
+    }
+    batch
 }
 
 pub const TIMER_BYTES: usize = size_of::<Reverse<(u64, u32)>>();
@@ -145,11 +201,15 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             think: config.think,
             slices: OwnSlices::default(),
             number: driver::first_of(config.client(number)),
+            depth: config.pipeline,
             retry_ticks: clock.ticks(RETRY_NS),
             timeout_ticks: clock.ticks(config.timeout_ns as f64),
             check_at: 0,
             inbox: Vec::with_capacity(READ_BYTES),
+            taken_bytes: 0,
+            goes_on: true,
             scratch: Vec::with_capacity(protocol.encoded_bytes_max()),
+            batch: Vec::new(),
             timers: BinaryHeap::with_capacity(connections + 1),
             random,
         })
@@ -231,31 +291,33 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         ahead_ns
     }
 
-    /// Sends the next request, due at `due`. An error during connection setup means that the request was not sent.
+    /// Sends the next requests, due at `due`. An error during connection setup means that they were not sent.
     #[inline]
     pub fn send(
         &mut self,
         exchange: &mut Exchange<P>,
-        io: BorrowedFd<'_>,
+        io: &Socket,
         due: u64,
         is_connecting: bool,
     ) -> Result<Sent, Errno> {
         let request = self.protocol.request(self.number);
-        let bytes = self.protocol.encode(request, &mut self.scratch);
+        let numbers = self.number..self.number + u64::from(self.depth);
+        let bytes = encode(self.protocol, request, numbers.clone(), &mut self.scratch, &mut self.batch);
+        io.encrypt(bytes);
         // t2: only the write is between this reading and the kernel.
         let sent = self.clock.now();
-        let written = rustix::io::write(io, bytes);
+        let written = io.write(bytes);
         let is_whole = written == Ok(bytes.len());
         if is_connecting && matches!(written, Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN)) {
             return Ok(Sent::NotConnected);
         }
-        self.number += 1;
+        self.number = numbers.end;
         if is_connecting {
             written?;
         }
         (exchange.request, exchange.due, exchange.sent, exchange.step) = (request, due, sent, Step::Waiting);
-        exchange.first = 0;
-        self.recorder.sent(sent);
+        (exchange.number, exchange.left, exchange.first) = (numbers.start, self.depth, 0);
+        numbers.for_each(|_| self.recorder.sent(sent));
         if is_whole {
             return Ok(Sent::Whole);
         }
@@ -268,11 +330,12 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         Ok(Sent::Partly)
     }
 
-    /// Writes the rest of a partly sent request. Returns whether it is complete now.
+    /// Writes the rest of partly sent requests. Returns whether all are complete now.
     #[cold]
-    pub fn write_on(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> Result<bool, Errno> {
-        let bytes = self.protocol.encode(exchange.request, &mut self.scratch);
-        match rustix::io::write(io, &bytes[exchange.written as usize..]) {
+    pub fn write_on(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> Result<bool, Errno> {
+        let numbers = exchange.number..exchange.number + u64::from(self.depth);
+        let bytes = encode(self.protocol, exchange.request, numbers, &mut self.scratch, &mut self.batch);
+        match io.write(&bytes[exchange.written as usize..]) {
             Ok(count) => exchange.written += count as u32,
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error),
@@ -286,50 +349,80 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
 
     /// Reads from a ready socket, and verifies the bytes. Also returns t3, or 0 if no bytes of a due response arrived.
     #[inline]
-    pub fn receive(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> (u64, Received) {
+    pub fn receive(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         self.inbox.clear();
         match rustix::io::read(io, spare_capacity(&mut self.inbox)) {
-            Ok(0) => return self.end(exchange),
-            Ok(_) if exchange.step != Step::Waiting => return (0, Received::Failed(Class::Wrong)),
+            Ok(0) => return self.end(exchange, io),
             Ok(_) => {}
             Err(Errno::AGAIN | Errno::INTR) => return (0, Received::Part),
             Err(error) => return (0, Received::Failed(error.into())),
         }
         // t3: right after the read that may complete a response.
         let now = self.clock.now();
-        let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, &self.inbox);
+        self.goes_on = match io.decrypt(&mut self.inbox) {
+            Ok(goes_on) => goes_on,
+            Err(error) => return (0, Received::Failed(Class::of(&error))),
+        };
+        self.taken_bytes = 0;
+        match (self.inbox.is_empty(), self.goes_on) {
+            // The bytes were only TLS messages.
+            (true, true) => (0, Received::Part),
+            (true, false) => self.end(exchange, io),
+            (false, _) => self.receive_next(exchange, io, now),
+        }
+    }
+
+    /// Reads a response from the bytes that arrived at `now`. Call it again if more bytes follow and further responses are due.
+    #[inline]
+    pub fn receive_next(&mut self, exchange: &mut Exchange<P>, io: &Socket, now: u64) -> (u64, Received) {
+        if !exchange.may_receive() {
+            return (0, Received::Failed(Class::Wrong));
+        }
+        let rest = &self.inbox[self.taken_bytes..];
+        let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, rest);
+        let has_more = taken_bytes < rest.len();
+        self.taken_bytes += taken_bytes;
+        let ends = !self.goes_on && !has_more;
         let (wrong, is_last) = match reply {
             None => {
                 exchange.first = if exchange.first == 0 { now } else { exchange.first };
-                return (now, Received::Part);
+                return if self.goes_on { (now, Received::Part) } else { self.end(exchange, io) };
             }
-            Some(Reply::Good) => (None, false),
-            Some(Reply::Bad(class)) => (Some(class), false),
+            Some(Reply::Good) => (None, ends),
+            Some(Reply::Bad(class)) => (Some(class), ends),
             Some(Reply::Last(wrong)) => (wrong, true),
             Some(Reply::Garbage) => return (now, Received::Failed(Class::Wrong)),
         };
-        self.judged(exchange, wrong);
-        (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
+        self.judged(exchange, wrong, now);
+        (now, Received::Whole { is_last, has_more })
     }
 
     /// Counts a complete response, which may be wrong.
     #[inline]
-    fn judged(&mut self, exchange: &mut Exchange<P>, wrong: Option<Class>) {
+    fn judged(&mut self, exchange: &mut Exchange<P>, wrong: Option<Class>, now: u64) {
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
         self.recorder.statuses().count(self.protocol.status(&exchange.reader));
-        exchange.step = Step::Idle;
         exchange.is_rejected = wrong == Some(Class::Rejected);
+        exchange.transfer = if exchange.first == 0 { 0.0 } else { now.saturating_sub(exchange.first) as f32 };
+        exchange.first = 0;
+        exchange.left -= 1;
+        match exchange.left {
+            0 => exchange.step = Step::Idle,
+            left => exchange.request = self.protocol.request(exchange.number + u64::from(self.depth - left)),
+        }
     }
 
     #[cold]
-    fn end(&mut self, exchange: &mut Exchange<P>) -> (u64, Received) {
+    fn end(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         let reply = match exchange.step {
             Step::Idle => return (0, Received::Failed(Class::Reset)),
             Step::Writing => None,
+            Step::Waiting if io.is_cut_off() => None,
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),
         };
         let Some(Reply::Last(wrong)) = reply else { return (0, Received::Failed(Class::Short)) };
-        self.judged(exchange, wrong);
-        (self.clock.now(), Received::Whole { is_last: true, has_more: false })
+        let now = self.clock.now();
+        self.judged(exchange, wrong, now);
+        (now, Received::Whole { is_last: true, has_more: false })
     }
 }

@@ -201,7 +201,7 @@ mod tests {
 
     fn http_of(targets: Vec<HttpTarget>) -> Result<Http, LoadError> {
         let headers = vec![("X-Trace".to_owned(), "1".to_owned())];
-        let traffic = HttpTraffic { host: None, targets, headers, status: ExpectedStatus::Exact(200) };
+        let traffic = HttpTraffic { headers, ..HttpTraffic::new(targets) };
         Http::new(&traffic, &([127, 0, 0, 1], 80).into(), 7)
     }
 

@@ -1,5 +1,6 @@
 //! Memory for the requests of a trial, and their summary afterwards.
 
+pub mod handshakes;
 pub mod progress;
 pub mod recorder;
 pub mod request;

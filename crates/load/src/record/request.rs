@@ -1,14 +1,13 @@
 //! The state that both roles share without a lock, in memory reserved before the ramp. The send role adds a record to its
 //! connection's chain before it writes the request, so the receive role finds the record there when the response arrives.
 
-use std::os::fd::OwnedFd;
-
 use rustix::io::Errno;
 
 use crate::config::LoadConfig;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::report::Class;
+use crate::socket::Socket;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -55,6 +54,8 @@ pub struct Shared<'a, P: ClientProtocol> {
     /// The request number of the first record ([`ClientProtocol::request`]).
     pub first: u64,
     pub records: &'a [Record],
+    /// The request number of each record, if a trace selects it; otherwise empty.
+    pub numbers: &'a [u32],
     pub links: &'a [Link],
     /// The time in ticks from the first part of each record's response to the complete one, as the bits of an `f32`: 0 if one
     /// read had all. Empty for protocols that do not report the first byte.
@@ -65,7 +66,8 @@ pub struct Shared<'a, P: ClientProtocol> {
 impl<P: ClientProtocol> Shared<'_, P> {
     #[inline]
     pub fn request(&self, record: usize) -> P::Request {
-        self.protocol.request(self.first + record as u64)
+        let number = self.numbers.get(record).map_or(self.first + record as u64, |&number| number.into());
+        self.protocol.request(number)
     }
 }
 
@@ -91,7 +93,7 @@ pub struct Stamp {
 
 #[derive(Debug)]
 pub struct Link {
-    pub io: OwnedFd,
+    pub io: Socket,
     /// The index of the connection's first request plus one.
     first: AtomicU32,
     /// 0 while the connection works, then the number of its [`Class`] of failure, or [`BROKEN`].
@@ -102,8 +104,8 @@ pub struct Link {
 const BROKEN: u8 = u8::MAX;
 
 impl Link {
-    pub fn new(io: OwnedFd) -> Self {
-        Self { io, first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
+    pub fn new(io: impl Into<Socket>) -> Self {
+        Self { io: io.into(), first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
     }
 
     #[inline]
@@ -188,6 +190,8 @@ impl Head {
 
 #[cfg(all(test, loom))]
 mod models {
+    use std::os::fd::OwnedFd;
+
     use loom::sync::Arc;
     use loom::thread;
 
@@ -197,7 +201,7 @@ mod models {
     #[test]
     fn found_request_has_its_send_time() {
         loom::model(|| {
-            let link = Link::new(std::fs::File::open("/dev/null").unwrap().into());
+            let link = Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
             let shared = Arc::new((link, [0, 1].map(|at| Record::new(at, 0))));
             let sender = {
                 let shared = shared.clone();
@@ -226,10 +230,12 @@ mod models {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
 
     fn links(count: usize) -> Vec<Link> {
-        (0..count).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect()
+        (0..count).map(|_| Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))).collect()
     }
 
     #[test]

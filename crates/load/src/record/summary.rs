@@ -8,7 +8,9 @@ use crate::config::{LoadConfig, Pacing, Roles, active_count};
 use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_ns};
 use crate::record::request::{Link, REJECTED, Record, Stamp};
 use crate::record::statuses::Statuses;
-use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
+use crate::report::samples::{
+    KernelFacts, fit, late, measured, planned_by_part, response_ns, send_delay_ns, service_ns, went_back,
+};
 use crate::report::{
     Class, ClockFacts, ClosedReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS, Sample,
 };
@@ -248,6 +250,7 @@ impl Facts<'_> {
             window_ns,
             rate_asked_per_s: self.trial.config.rate_per_s,
             planned: samples.len() as u64,
+            planned_by_part: self.trial.config.is_varied().then(|| planned_by_part(samples, window_ns)),
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
             late: Some(late(&send_delay, &service, samples)),
@@ -329,12 +332,15 @@ impl Facts<'_> {
         HttpReport {
             statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
             first_byte: Measured::without_parts(first_byte),
+            tls: None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
     use crate::config::ClockChoice;
 
@@ -348,7 +354,8 @@ mod tests {
 
     #[test]
     fn unanswered_request_has_the_class_of_its_connection() {
-        let links: Vec<_> = (0..4).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
+        let links: Vec<_> =
+            (0..4).map(|_| Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))).collect();
         links[1].fail(Class::Reset);
         links[2].fail(Class::Wrong);
         // Two clients with two connections each: (connection, sent, complete).

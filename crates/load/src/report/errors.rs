@@ -24,7 +24,7 @@ macro_rules! classes {
 
         impl Class {
             /// Every class. The class at index `i` has the number `i + 1`; 0 means none.
-            pub const ALL: [Self; 12] = [$(Self::$class),+];
+            pub const ALL: [Self; 13] = [$(Self::$class),+];
 
             /// The name in reports.
             pub fn name(self) -> &'static str {
@@ -45,7 +45,7 @@ macro_rules! classes {
             }
 
             /// Each class's name and count.
-            pub fn by_class(&self) -> [(&'static str, u64); 12] {
+            pub fn by_class(&self) -> [(&'static str, u64); 13] {
                 [$(($name, self.$field)),+]
             }
         }
@@ -77,11 +77,16 @@ classes! {
     Unreachable = 11, unreachable, "unreachable";
     /// Any other system error.
     Other = 12, other, "other";
+    /// A TLS handshake failed, or a TLS record was invalid.
+    Tls = 13, tls, "tls";
 }
 
 impl Class {
     /// Returns the class of a system error.
     pub fn of(error: &io::Error) -> Self {
+        if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return Self::Tls;
+        }
         match Errno::from_io_error(error) {
             // A blocking socket reports its timeout as EAGAIN.
             Some(Errno::TIMEDOUT | Errno::AGAIN) => Self::Timeout,
@@ -89,6 +94,8 @@ impl Class {
             Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
             Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptors,
             Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
+            // Encryption failed.
+            Some(Errno::PROTO) => Self::Tls,
             _ => match error.kind() {
                 io::ErrorKind::ConnectionAborted => Self::Closed,
                 io::ErrorKind::TimedOut => Self::Timeout,

@@ -145,6 +145,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     LoadReport {
         window_ns,
         planned: whole.len() as u64,
+        planned_by_part: report.planned_by_part.map(|_| figures::planned_by_part(&whole, window_ns)),
         sent: known(|sample| sample.sent_ns),
         completed: known(|sample| sample.complete_ns),
         rate_achieved_per_s: answered as f64 / window_s,

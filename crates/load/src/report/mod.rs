@@ -16,7 +16,7 @@ use stats::{Distribution, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
-pub use http::HttpReport;
+pub use http::{HttpReport, TlsReport};
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use measured::{EIGHTHS, Measured, PARTS};
@@ -54,6 +54,9 @@ pub struct LoadReport {
     /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_by_part: Option<[u64; PARTS]>,
+    /// Requests planned in each part, if the rate changes over the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_by_part: Option<[u64; PARTS]>,
     /// Requests sent inside the window, per second.
     pub rate_sent_per_s: f64,
     /// Requests sent but not answered.

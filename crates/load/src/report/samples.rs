@@ -76,6 +76,12 @@ pub fn parts(samples: &[Sample], window_ns: u64, count: usize) -> impl Iterator<
     })
 }
 
+/// Counts the requests planned in each part of the window.
+pub fn planned_by_part(samples: &[Sample], window_ns: u64) -> [u64; PARTS] {
+    let mut counts = parts(samples, window_ns, PARTS).map(|these| these.len() as u64);
+    std::array::from_fn(|_| counts.next().unwrap_or(0))
+}
+
 /// Returns the known differences in nanoseconds. Replaces negative times with 0: `went_back` and `out_of_order` count them.
 pub fn values(samples: &[Sample], difference: impl Fn(&Sample) -> Option<i64>) -> Vec<u64> {
     samples.iter().filter_map(difference).map(|ns| ns.max(0) as u64).collect()

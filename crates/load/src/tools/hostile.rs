@@ -352,7 +352,7 @@ impl<'a> Crowd<'a> {
 
 fn connect(target: &Target<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
     match target {
-        Target::Streams(dialer) => dialer.begin(number),
+        Target::Streams(dialer) => dialer.begin(number).map(OwnedFd::from),
         Target::Datagrams(ports) => {
             *number += 1;
             let socket = connect::datagrams(ports[*number as usize % ports.len()]);

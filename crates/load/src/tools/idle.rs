@@ -1,6 +1,6 @@
 //! Idle connections, in a separate process, so that they use no time and no descriptors of the measuring client.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -105,7 +105,7 @@ fn hold_with<P: ClientProtocol>(
 }
 
 /// Checks that the server neither sent bytes nor ended the connection.
-fn check_untouched(socket: &OwnedFd) -> Result<(), Class> {
+fn check_untouched(socket: &impl AsFd) -> Result<(), Class> {
     match rustix::net::recv(socket, &mut [0][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN | Errno::INTR) => Ok(()),
         Ok((0, _)) => Err(Class::Reset),

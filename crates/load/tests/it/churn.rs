@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{ExpectedStatus, HttpTarget, HttpTraffic, Phases, Schedule, Think};
+use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Schedule, Think};
 use muxbench_load::{LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::ServiceSpec;
@@ -104,8 +104,7 @@ fn for_long(config: LoadConfig) -> LoadConfig {
 }
 
 fn over_http(config: LoadConfig) -> LoadConfig {
-    let targets = vec![HttpTarget::get("/", None)];
-    let http = HttpTraffic { host: None, targets, headers: Vec::new(), status: ExpectedStatus::Exact(200) };
+    let http = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
     LoadConfig { service: ServiceSpec::Http { folder: None }, http: Some(http), ..config }
 }
 

@@ -1,5 +1,6 @@
 //! The closed loop against a key-value store in this process, and against servers with known faults.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::thread;
@@ -103,6 +104,24 @@ fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
             assert!(pair[1].planned_ns <= pair[1].sent_ns && pair[1].sent_ns < pair[1].complete_ns, "{pair:?}");
         }
     }
+}
+
+#[test]
+fn pipeline_sends_several_requests_at_once() {
+    for config in [fixed(honest(u32::MAX)), kv(store(|_| ()))] {
+        let Outcome { report, samples, .. } = run(&LoadConfig { pipeline: 4, ..for_long(config) });
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        let mut batches = BTreeMap::<(u32, i64), u32>::new();
+        samples.iter().for_each(|it| *batches.entry((it.connection, it.sent_ns)).or_default() += 1);
+        assert!(!batches.is_empty() && batches.values().all(|&count| count == 4), "{batches:?}");
+    }
+}
+
+#[test]
+fn pipeline_loses_all_outstanding_requests() {
+    // After the request that verifies the connection, one batch has all responses, and the next one has only the first.
+    let failing = run(&LoadConfig { pipeline: 4, ..fixed(honest(6)) });
+    assert_eq!(failing.report.errors.total(), 30, "{:?}", failing.report.errors);
 }
 
 #[test]

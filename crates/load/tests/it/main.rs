@@ -5,5 +5,7 @@ mod client;
 mod closed;
 mod datagrams;
 mod idle;
+mod replay;
 mod server;
 mod stream;
+mod tls;

@@ -13,12 +13,15 @@ use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Share, Time};
 
 use crate::options::execution::ExecutionArgs;
+use crate::options::experiment::BaseArgs;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
 /// The defaults of `--to`: requests per second, and connections.
 const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
+/// The default window of a probe.
+pub const MEASURE: Time = Time(1_000_000_000);
 
 /// Find the highest rate within a limit of the response time
 ///
@@ -44,6 +47,8 @@ const MOST_CONNECTIONS: f64 = 10e3;
   muxbench capacity --at-rate 2000 --to 20000  # the most connections without errors
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {
+    #[command(flatten)]
+    base: BaseArgs,
     /// Limit of the median response time; a probe meets all
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     p50: Option<Time>,
@@ -108,10 +113,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
     }
     let from = args.from.unwrap_or(Rate(1_000.0));
-    let varied = if args.at_rate.is_some() { Varied::Connections } else { Varied::Rate };
-    let most = args.to.map_or(if args.at_rate.is_some() { MOST_CONNECTIONS } else { MOST_PER_S }, |to| to.0);
+    let (varied, most) = match args.at_rate {
+        Some(_) => (Varied::Connections, MOST_CONNECTIONS),
+        None => (Varied::Rate, MOST_PER_S),
+    };
+    let most = args.to.map_or(most, |to| to.0);
     let experiment = || {
-        let mut experiment = args.setup.experiment_of_rates("capacity", Time(1_000_000_000))?;
+        let mut experiment = args.setup.experiment_of_rates(&args.base, "capacity", MEASURE)?;
         if experiment.workload.is_closed() {
             bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }

@@ -10,6 +10,8 @@ use harness::spec::units::{Rate, Share, Time, count};
 use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
+use crate::options::experiment::BaseArgs;
+use crate::options::over_time::OverTimeArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
@@ -25,12 +27,14 @@ const BUDGET_NS: u64 = 600_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench compare --arch epoll,threads -c 10k -r 500,2000
+  muxbench compare profile.toml --arch all              # see observe
   muxbench compare --request 1B --response 1B --json > result.json
   muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
   muxbench compare --placebo --until 2% --budget 3min   # go on until decided
   muxbench compare --schedule closed --service kv       # transactions/s
   muxbench compare --service http --response 1KiB       # GET /bytes/1024
   muxbench compare --requests-per-connection 1          # short connections
+  muxbench compare --profile hold:1k:5s,spike:1k..9k:1s # rates over time
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
   muxbench compare --target nginx=http://127.0.0.1:8080/a.html \\
@@ -41,12 +45,16 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --print-experiment > mine.toml       # an experiment file")]
 pub struct Args {
     #[command(flatten)]
+    base: BaseArgs,
+    #[command(flatten)]
     setup: SetupArgs,
     /// Requests/s, as in 2k or 2000/s [default: 2000]
     ///
     /// Several rates, comma-separated, make several workloads
     #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
     rate: Vec<Rate>,
+    #[command(flatten)]
+    over_time: OverTimeArgs,
     /// Repeats of each architecture and workload [default: 1]
     #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
@@ -72,7 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("--until {}: expected a share from 0.1% to 50%", Share(margin));
     }
     let experiment = || {
-        let mut experiment = args.setup.experiment()?;
+        let mut experiment = args.setup.experiment(&args.base)?;
+        args.over_time.apply(&mut experiment.workload);
         if !args.rate.is_empty() {
             experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
         }

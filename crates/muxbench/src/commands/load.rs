@@ -3,23 +3,36 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::load::config::Trace;
 use ::load::report::{HttpReport, LateSends, Measured};
-use ::load::{Event, Listener, LoadReport, Outcome};
+use ::load::{Arrivals, Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::host::Host;
-use harness::model::{LoadOrder, Strategy, Verdict, VerdictKind};
+use harness::model::{LoadOrder, Strategy, Trial, Verdict, VerdictKind};
 use harness::plan::Plan;
 use harness::samples::Unwritten;
+use harness::spec::profile::Profile;
 use harness::spec::units::{Rate, Time};
 use harness::spec::{OneOrMany, Phases, Service};
 use report::format;
+use report::model::workload::over_time;
 use report::text::{Medium, load_report, table, tail_mark};
 
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
+use crate::options::over_time::OverTimeArgs;
 use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
 use crate::{control, execution, exit, output};
+
+/// The default phases, but for the cool-down of streams.
+pub const PHASES: Phases = Phases {
+    ramp: Time(1_000_000_000),
+    warm_up: Time(1_000_000_000),
+    measure: Time(5_000_000_000),
+    sessions: None,
+    cool_down: Time(2_000_000_000),
+};
 
 /// Load a running server, and store the client's measurements
 ///
@@ -28,10 +41,12 @@ use crate::{control, execution, exit, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench load http://127.0.0.1:8080/index.html -c 100 -r 5000 -z 10s
+  muxbench load https://host/a -d @a.json -H 'Content-Type: application/json'
   muxbench load http://localhost/ -H 'Accept: text/html'
-  muxbench load http://localhost/cart -d @cart.json -H 'Content-Type: application/json'
   muxbench load http://localhost --path '/ x9' --path /cart
   muxbench load http://localhost --requests-file requests.jsonl
+  muxbench load http://localhost --profile ramp:100..9k:30s
+  muxbench load http://localhost --trace day.csv --speed 2
   muxbench load memcached://127.0.0.1 --schedule closed
   muxbench load tcp://127.0.0.1:7007 --cpus 1 --samples samples.parquet
   muxbench load udp://127.0.0.1:20000 --ports 1000
@@ -44,6 +59,8 @@ pub struct Args {
     /// Requests/s, as in 2k or 2000/s [default: 2000]
     #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]
     rate: Option<Rate>,
+    #[command(flatten)]
+    over_time: OverTimeArgs,
     #[command(flatten)]
     load: LoadArgs,
     /// Write the raw samples to a Parquet file
@@ -91,6 +108,10 @@ impl Listener for Runner {
         }
     }
 
+    fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
+        harness::trace::replay(trace)
+    }
+
     fn begin(&mut self) -> Result<Option<u64>, String> {
         self.on(Event::Ready);
         let line = control::read_line().map_err(|error| format!("cannot read standard input: {error}"))?;
@@ -105,11 +126,10 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         experiment.name = "load".into();
         let cool_down = match experiment.workload.service {
             Service::Stream => experiment.phases.cool_down,
-            _ => Time(2_000_000_000),
+            _ => PHASES.cool_down,
         };
-        let second = Time(1_000_000_000);
-        let phases = Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), sessions: None, cool_down };
-        args.load.shorten(&mut experiment, phases);
+        args.load.shorten(&mut experiment, Phases { cool_down, ..PHASES });
+        args.over_time.apply(&mut experiment.workload);
         if let Some(rate) = args.rate {
             experiment.workload.rate = Some(OneOrMany(vec![rate]));
         }
@@ -135,14 +155,15 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         output::print_json(&all)?;
     } else {
         output::print(&record.idle.as_ref().map(idle::text).unwrap_or_default())?;
-        output::print(&text(report, verdict, format.medium()))?;
+        output::print(&text(&record.trial, report, verdict, format.medium()))?;
         execution::print_places(&format!("Results: {}\n", folder.display()), format.markdown)?;
     }
     Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
 }
 
-fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
-    let facts = medium.prose(&facts(report, verdict, medium));
+fn text(trial: &Trial, report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
+    let over_time = over_time(&trial.workload, Profile::words).map(|it| format!("over the window: {it}\n"));
+    let facts = medium.prose(&(over_time.unwrap_or_default() + &facts(report, verdict, medium)));
     medium.finished(format!("{}\n{facts}\n", times(report, medium)))
 }
 
@@ -167,6 +188,10 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     }
     if let Some(http) = &report.http {
         line("time to first byte", &http.first_byte, &late);
+        let both = http.tls.iter().flat_map(|tls| [("full handshake", &tls.full), ("resumed handshake", &tls.resumed)]);
+        for (name, times) in both.filter(|(_, times)| times.distribution.count > 0) {
+            line(name, times, &own);
+        }
     }
     if let Some(churn) = &report.churn {
         line("SYN to established", &churn.connect, &late);
@@ -236,6 +261,10 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     lines.extend(
         report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))),
     );
+    lines.extend(report.http.as_ref().and_then(|http| http.tls.as_ref()).map(|tls| {
+        let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
+        format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)
+    }));
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         let remedy = match class {

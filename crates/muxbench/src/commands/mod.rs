@@ -6,11 +6,13 @@ pub mod compare;
 pub mod docs;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod gate;
 pub mod idle;
 #[cfg(target_os = "linux")]
 pub mod lab;
 pub mod list;
 pub mod load;
+pub mod observe;
 pub mod plan;
 #[cfg(target_os = "linux")]
 pub mod relay;

@@ -10,8 +10,9 @@ use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
 use report::model::deviation::{Deviations, INTERLEAVED};
+use report::model::gate_history::GateHistory;
 use report::model::history;
-use report::plot::{Drawn, trends};
+use report::plot::{Drawn, gate_history, trends};
 use report::{RunDiff, export, format, html, text};
 
 use crate::files::{send_times, write, write_figures, write_paper_figures};
@@ -30,12 +31,13 @@ const NOT_FOR_PAGES: [&str; 6] = ["json", "explain", "csv", "markdown", "wide", 
   muxbench report results                  # the history of all runs in a folder
   muxbench report results --html index.html
   muxbench report --explain                # with causes of the differences
+  muxbench report gate.jsonl               # the gates of a history file
   muxbench report --html --figures plots   # a page, and figures as SVG and PNG
   muxbench report --paper kawai2008 --figure 6")]
 pub struct Args {
     /// Folder of a run [default: the newest under results/]
     ///
-    /// Two runs are compared. More runs, or a folder of runs, are shown as a history
+    /// Two runs are compared. More runs, or a folder of runs, are shown as a history; so is a file of `muxbench gate --history`
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Show the run beside a paper
@@ -88,6 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
     let needs_one = args.paper.is_some() || args.send_deviation;
     match args.runs.as_slice() {
+        [file] if file.is_file() => show_gate_history(args, file),
         [] => show_run(args, &store::latest(Path::new("results"))?),
         runs if needs_one && (runs.len() > 1 || runs.iter().any(is_folder_of_runs)) => {
             let reason = "--paper and --send-deviation show one run, but there are several; name one";
@@ -211,6 +214,29 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     }
     let show = |medium| text::history::render(&history, medium);
     args.format.print_or_csv(args.csv, || &history, || export::history::csv(&history), show)
+}
+
+fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
+    let place = || format!("cannot read {}", file.display());
+    for (flag, is_given) in [
+        ("--html", args.html.is_some()),
+        ("--csv", args.csv),
+        ("--explain", args.explain),
+        ("--paper", args.paper.is_some()),
+        ("--send-deviation", args.send_deviation),
+    ] {
+        if is_given {
+            bail!("{flag}: {} is a history of gates; try --json, --markdown or --figures", file.display());
+        }
+    }
+    let text = String::from_utf8(harness::files::read(file).with_context(place)?).with_context(place)?;
+    let history = GateHistory::parse(&text).with_context(place)?;
+    if let Some(folder) = &args.figures {
+        let (names, figures) = gate_history::drawn(&history);
+        let figures = figures.iter().map(|it| (it.name.as_str(), it.title.as_str(), &it.chart));
+        return write_figures(figures, &names, folder);
+    }
+    args.format.print(&history, text::gate_history::render)
 }
 
 /// Returns a relative link from a page to the page of a run, or to its folder if it has no page.

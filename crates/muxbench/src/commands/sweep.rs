@@ -14,10 +14,14 @@ use harness::store;
 use report::export::autobench;
 use report::model::Sweep;
 
-use crate::execution;
 use crate::options::execution::ExecutionArgs;
+use crate::options::experiment::BaseArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
+use crate::{execution, files};
+
+/// The default window of a trial.
+pub const MEASURE: Time = Time(2_000_000_000);
 
 /// Raise the rate in steps until each architecture is saturated
 ///
@@ -37,6 +41,8 @@ use crate::options::setup::{SetupArgs, checked};
   muxbench sweep --rate 10k,20k --measure 40s --past never
   muxbench sweep --resume --csv steps.csv  # finish the run, or export its rows")]
 pub struct Args {
+    #[command(flatten)]
+    base: BaseArgs,
     #[command(flatten)]
     setup: SetupArgs,
     /// Requests per second, as in 1k..9k+2k or 1k..64k*2
@@ -81,10 +87,10 @@ impl FromStr for Past {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the files now instead of after hours.
-    let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_path(file));
+    let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| files::check_path(file));
     let experiment = || {
         check()?;
-        let mut experiment = args.setup.experiment_of_rates("sweep", Time(2_000_000_000))?;
+        let mut experiment = args.setup.experiment_of_rates(&args.base, "sweep", MEASURE)?;
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
         experiment.workload.rate = Some(OneOrMany(rates.collect()));
         set(&mut experiment.repeats, args.repeats);
@@ -104,14 +110,6 @@ fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
             bail!("--csv, --tsv: the run in {} is no sweep; try `muxbench report --csv`", folder.display())
         };
         std::fs::write(file, format(&sweep)).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
-}
-
-fn check_path(file: &Path) -> anyhow::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() || file.is_dir() {
-        bail!("cannot write {}: its folder does not exist, or the path is a folder; name another file", file.display());
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The result of a run as the user sees it.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,19 +34,24 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
+    Ok(code("run", folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+}
+
+/// Returns the exit code of a run that has not finished, and prints the command that finishes it. `None` for a finished run.
+pub fn code(command: &str, folder: impl Display, run: &Run, ended: RunEnd) -> Option<ExitCode> {
     let distributed = if run.header.is_distributed { " --distributed" } else { "" };
-    let resume = format!("muxbench run{distributed} --resume {folder}");
-    Ok(match ended {
-        RunEnd::Stopped => stopped(&resume),
+    let resume = format!("muxbench {command}{distributed} --resume {folder}");
+    match ended {
+        RunEnd::Stopped => Some(stopped(&resume)),
         RunEnd::WorkerLost => {
             output::note(format_args!(
                 "the run has ended because a worker was lost; finished trials are saved. Finish the run with as many workers \
                  as before: {resume}. With --lost-worker continue, a run continues with the other workers"
             ));
-            ExitCode::from(NO_VALID_TRIAL)
+            Some(ExitCode::from(NO_VALID_TRIAL))
         }
-        RunEnd::Complete => of_validity(is_believable(run, args.strict)),
-    })
+        RunEnd::Complete => None,
+    }
 }
 
 /// Prints the locations of results; with `markdown` on standard error, because the user pastes standard output.
@@ -71,10 +77,10 @@ fn is_believable(run: &Run, strict: bool) -> bool {
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
         Strategy::Whole if strict => valid == planned,
-        Strategy::Sweep { .. } | Strategy::Until { .. } if strict => {
+        Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) if strict => {
             let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();
             valid > 0 && valid + past == planned
         }
-        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => valid > 0,
+        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => valid > 0,
     }
 }

@@ -1,4 +1,4 @@
-//! The experiment that `run` and `plan` read.
+//! The experiment that `run` and `plan` read, and that the flags of other commands change.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -31,32 +31,30 @@ pub struct ExperimentArgs {
     count_syscalls: bool,
 }
 
+/// The experiment that flags change.
+#[derive(Debug, clap::Args)]
+pub struct BaseArgs {
+    /// Experiment or profile that the flags change
+    ///
+    /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]
+    #[arg(value_name = "FILE", help_heading = "Load")]
+    file: Option<String>,
+}
+
+impl BaseArgs {
+    pub fn read(&self) -> anyhow::Result<Experiment> {
+        let experiment = read(self.file.as_deref().unwrap_or("compare"))?;
+        // The changes of `--quick` may not fit the changes of other flags.
+        Ok(Experiment { quick: None, ..experiment })
+    }
+}
+
 impl ExperimentArgs {
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        let known = || presets::PRESETS.iter().map(|preset| preset.name);
-        let presets = || known().collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else {
-            bail!("FILE is missing; name an experiment file or one of the presets: {}", presets())
+            bail!("FILE is missing; name an experiment file or one of the presets: {}", preset_names().join(", "))
         };
-        let mut experiment = if let Some(preset) = presets::find(file) {
-            preset.experiment()
-        } else if file == "-" {
-            let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
-            Experiment::parse(&text, "standard input")?
-        } else {
-            let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => {
-                    let suggestion = names::suggestion(file, known());
-                    anyhow!(
-                        "cannot read {file}: neither a file nor a preset; the presets are {}{suggestion}",
-                        presets()
-                    )
-                }
-                ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
-                _ => anyhow!("cannot read {file}: {error}"),
-            })?;
-            Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
-        };
+        let mut experiment = read(file)?;
         if self.quick && experiment.quick.is_none() {
             bail!(
                 "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client, \
@@ -70,6 +68,30 @@ impl ExperimentArgs {
         experiment.server.count_syscalls |= self.count_syscalls;
         Ok(experiment)
     }
+}
+
+fn preset_names() -> Vec<&'static str> {
+    presets::PRESETS.iter().map(|preset| preset.name).collect()
+}
+
+/// Reads a preset, a file, or standard input (`-`).
+fn read(file: &str) -> anyhow::Result<Experiment> {
+    if let Some(preset) = presets::find(file) {
+        return Ok(preset.experiment());
+    }
+    if file == "-" {
+        let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
+        return Ok(Experiment::parse(&text, "standard input")?);
+    }
+    let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            let (known, suggestion) = (preset_names().join(", "), names::suggestion(file, preset_names()));
+            anyhow!("cannot read {file}: neither a file nor a preset; the presets are {known}{suggestion}")
+        }
+        ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
+        _ => anyhow!("cannot read {file}: {error}"),
+    })?;
+    Ok(Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?)
 }
 
 /// Reads a regular file or a named pipe. Rejects devices, because they may never end.

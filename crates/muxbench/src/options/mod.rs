@@ -4,6 +4,7 @@ pub mod execution;
 pub mod experiment;
 pub mod format;
 mod http;
+pub mod over_time;
 pub mod servers;
 pub mod settings;
 pub mod setup;

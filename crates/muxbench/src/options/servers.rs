@@ -15,7 +15,7 @@ use wire::{Address, names};
 use super::set_list;
 use crate::output;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct ServersArgs {
     /// Architectures or groups, see `muxbench list`
@@ -26,15 +26,16 @@ pub struct ServersArgs {
     arch: Vec<String>,
     /// Running server, as in nginx=http://localhost:8080/
     ///
-    /// Also memcached://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only the named
-    /// servers run
+    /// Also https://HOST, memcached://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only
+    /// the named servers run
     #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and memory muxbench then measures
     #[arg(long, value_name = "NAME=PID")]
     target_pid: Vec<Named<NonZeroU32>>,
-    /// Command that starts a server without a shell, such as `go='./server {port}'`. May be repeated; needs --allow-exec.
-    /// Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
+    /// Server to start, as in go='./server {port}'
+    ///
+    /// A command that runs without a shell. May be repeated; needs --allow-exec. Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
     /// and {dir} (a private folder)
     #[arg(long, value_name = "NAME=COMMAND")]
     exec: Vec<Named<Words>>,
@@ -80,7 +81,55 @@ fn duplicate<T>(values: &[Named<T>]) -> Option<&str> {
     values.iter().enumerate().find(is_later).map(|(_, named)| &*named.name)
 }
 
+/// Two builds of a server.
+#[derive(Clone, Debug)]
+pub struct Builds {
+    /// The old build.
+    pub old: Candidate,
+    /// Whether the new build is the same server.
+    pub are_same: bool,
+    /// The flags with both builds.
+    pub servers: ServersArgs,
+}
+
 impl ServersArgs {
+    /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
+    /// define, or an architecture.
+    pub fn with_builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {
+        if !self.arch.is_empty() {
+            bail!("--arch: a gate compares OLD with NEW; omit it");
+        }
+        let mut servers = self.clone();
+        for (name, text) in [("old", old), ("new", new)] {
+            let named = |kind: &str, name: &str| format!("{kind}:{name}");
+            let server = if text.contains("://") || text.starts_with("unix:") {
+                let value = text.parse().map_err(anyhow::Error::msg)?;
+                servers.target.push(Named { name: name.to_owned(), value });
+                named("target", name)
+            } else if text.contains(['{', ' ']) {
+                let value = text.parse().map_err(anyhow::Error::msg)?;
+                servers.exec.push(Named { name: name.to_owned(), value });
+                named("exec", name)
+            } else if self.exec.iter().any(|exec| exec.name == text) {
+                named("exec", text)
+            } else if self.target.iter().any(|target| target.name == text) {
+                named("target", text)
+            } else {
+                text.to_owned()
+            };
+            servers.arch.push(server);
+        }
+        let candidates = architectures(&servers.arch)?;
+        let are_same = candidates[0] == candidates[1];
+        servers.arch.truncate(if are_same { 1 } else { 2 });
+        let commands = servers.exec.iter().map(|exec| Candidate::Exec(exec.name.clone()));
+        let mut named = servers.target.iter().map(|it| Candidate::Target(it.name.clone())).chain(commands);
+        if let Some(other) = named.find(|it| !candidates.contains(it)) {
+            bail!("{other} is neither OLD nor NEW; omit it");
+        }
+        Ok(Builds { old: candidates[0].clone(), are_same, servers })
+    }
+
     pub fn parse(&self) -> anyhow::Result<Servers> {
         for (flag, name) in [
             ("target", duplicate(&self.target)),
@@ -187,8 +236,12 @@ impl Servers {
         Self { architectures, targets: vec![target], commands: Vec::new() }
     }
 
-    /// Replaces the servers of an experiment.
+    /// Replaces the servers of an experiment, if there are any.
     pub fn apply(&self, experiment: &mut Experiment) {
+        if !self.architectures.is_empty() {
+            experiment.target.clear();
+            experiment.exec.clear();
+        }
         set_list(&mut experiment.architectures, &self.architectures);
         experiment.target.extend(self.targets.iter().map(|it| (it.name.clone(), it.target.clone())));
         experiment.exec.extend(self.commands.iter().cloned());
@@ -218,7 +271,8 @@ impl Servers {
     /// Fails if a target advertises another service than that of the experiment. Tells the requests to a target that advertises
     /// none, unless the user stated them.
     pub fn check_advertised(&self, experiment: &Experiment, has_service: bool) -> anyhow::Result<()> {
-        let load = experiment.loads().map_err(anyhow::Error::msg)?.into_iter().next().context("there is no load")?;
+        let load =
+            experiment.unread_loads().map_err(anyhow::Error::msg)?.into_iter().next().context("there is no load")?;
         for NamedTarget { name, target, description } in &self.targets {
             match description {
                 Some(description) => description.check(&load.service).with_context(|| format!("target {name}"))?,

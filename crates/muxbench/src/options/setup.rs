@@ -3,13 +3,15 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Share, Time, Work, count};
 use harness::spec::{Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
 
-use super::servers::{Servers, ServersArgs};
+use super::experiment::BaseArgs;
+use super::servers::{Builds, Servers, ServersArgs};
 use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
@@ -93,9 +95,13 @@ pub struct LoadArgs {
 }
 
 impl SetupArgs {
-    /// Returns the preset `compare`, changed by the flags.
-    pub fn experiment(&self) -> anyhow::Result<Experiment> {
-        let mut experiment = self.load.experiment(&self.servers.parse()?)?;
+    /// Returns an experiment, changed by the flags.
+    pub fn experiment(&self, base: &BaseArgs) -> anyhow::Result<Experiment> {
+        self.changed(base.read()?, &self.servers)
+    }
+
+    fn changed(&self, experiment: Experiment, servers: &ServersArgs) -> anyhow::Result<Experiment> {
+        let mut experiment = self.load.change(experiment, &servers.parse()?)?;
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
@@ -103,20 +109,35 @@ impl SetupArgs {
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
-        experiment.network = self.network.network();
+        experiment.network = self.network.network().or(experiment.network);
         self.server.apply(&mut experiment.server);
-        experiment.server.count_syscalls = self.count_syscalls;
+        experiment.server.count_syscalls |= self.count_syscalls;
         Ok(experiment)
     }
 
-    /// Returns an experiment for many rates: by default one short repeat each, with the preset's fewest connections.
-    pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
-        let mut experiment = self.experiment()?;
+    /// Returns an experiment for many rates: by default one short repeat each, with the first number of connections.
+    pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str, measure: Time) -> anyhow::Result<Experiment> {
+        let mut experiment = self.experiment(base)?;
         experiment.name = name.into();
         experiment.repeats = NonZeroU32::MIN;
-        let (ramp, warm_up, cool_down) = (Time(200_000_000), Time(300_000_000), Time(1_000_000_000));
-        let phases = Phases { ramp, warm_up, measure, sessions: None, cool_down };
-        self.load.shorten(&mut experiment, phases);
+        self.load.shorten(&mut experiment, phases_of_rates(measure));
+        Ok(experiment)
+    }
+
+    /// Adds two builds of a server to the flags.
+    pub fn builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {
+        self.servers.with_builds(old, new)
+    }
+
+    /// Returns an experiment for many short repeats of two builds, by default with the preset's fewest connections.
+    pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
+        if self.placebo {
+            bail!("--placebo: a gate has two builds; to see the noise, give the same build twice");
+        }
+        let mut experiment = self.changed(preset(), &builds.servers)?;
+        experiment.name = "gate".into();
+        experiment.placebo = builds.are_same;
+        self.load.shorten(&mut experiment, PHASES_OF_BUILDS);
         Ok(experiment)
     }
 }
@@ -129,10 +150,15 @@ impl LoadArgs {
 
     /// Returns the preset `compare` with these servers, changed by the flags.
     pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
-        let mut experiment = presets::find("compare").expect("the preset exists").experiment();
+        self.change(preset(), servers)
+    }
+
+    /// Changes an experiment to these servers, and by the flags.
+    fn change(&self, mut experiment: Experiment, servers: &Servers) -> anyhow::Result<Experiment> {
         servers.apply(&mut experiment);
         set(&mut experiment.seed, self.seed);
         let workload = &mut experiment.workload;
+        let service = workload.service;
         servers.apply_urls(workload);
         set(&mut workload.transport, self.transport);
         set_list(&mut workload.connections, &self.connections);
@@ -141,16 +167,18 @@ impl LoadArgs {
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
         self.traffic.apply_advertised(workload, servers.description())?;
-        workload.ports = OneOrMany(self.ports.clone());
+        set_list(&mut workload.ports, &self.ports);
         if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
             workload.connections = OneOrMany(self.connections.clone());
-            if self.ports.is_empty() {
-                let known = servers.ports().map_or(vec![10, 1_000], |count| vec![count]);
-                workload.ports = OneOrMany(known.into_iter().filter_map(NonZeroU32::new).collect());
+            let known = servers.ports().map(|count| vec![count]);
+            if self.ports.is_empty()
+                && let Some(counts) = known.or_else(|| (service != Service::Udp).then(|| vec![10, 1_000]))
+            {
+                workload.ports = OneOrMany(counts.into_iter().filter_map(NonZeroU32::new).collect());
             }
         }
-        if workload.service == Service::Stream {
+        if workload.service == Service::Stream && service != Service::Stream {
             if self.schedule.is_empty() {
                 workload.schedule = OneOrMany(vec![Schedule::Closed]);
             }
@@ -179,6 +207,26 @@ impl LoadArgs {
             experiment.workload.ports.0.truncate(1);
         }
     }
+}
+
+/// The phases of the many short repeats of two builds.
+pub const PHASES_OF_BUILDS: Phases = Phases {
+    ramp: Time(100_000_000),
+    warm_up: Time(200_000_000),
+    measure: Time(1_500_000_000),
+    sessions: None,
+    cool_down: Time(1_000_000_000),
+};
+
+/// Returns the experiment that flags change if no file is given.
+fn preset() -> Experiment {
+    presets::find("compare").expect("the preset exists").experiment()
+}
+
+/// Returns the default phases of an experiment for many rates.
+pub fn phases_of_rates(measure: Time) -> Phases {
+    let (ramp, warm_up, cool_down) = (Time(200_000_000), Time(300_000_000), Time(1_000_000_000));
+    Phases { ramp, warm_up, measure, sessions: None, cool_down }
 }
 
 /// Checks an experiment as if it came from a file, and returns it with the text of such a file.

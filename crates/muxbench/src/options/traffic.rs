@@ -17,6 +17,9 @@ pub struct TrafficArgs {
     /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
+    /// Requests that each connection of a closed loop sends at once; the next ones follow the last response [default: 1]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
+    pipeline: Option<NonZeroU32>,
     /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions with
     /// this number of requests, and --connections limits the open sessions [default: unlimited]
     #[arg(long, value_name = "N", alias = "calls-per-connection", value_parser = count::<NonZeroU32>)]
@@ -84,9 +87,11 @@ impl TrafficArgs {
 
     /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
     fn apply(&self, workload: &mut Workload) {
+        let was_udp = !workload.ports.0.is_empty();
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
         set(&mut workload.requests_per_connection, self.requests_per_connection);
+        set(&mut workload.pipeline, self.pipeline);
         match workload.service {
             Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
             Service::Http => {
@@ -94,8 +99,8 @@ impl TrafficArgs {
                 workload.response = workload.response.filter(|_| !self.http.has_requests());
             }
             // By default a response is as large as the preset's request, so that it fits in one packet of any network.
-            Service::Udp => workload.response = workload.request,
-            Service::Fixed => {}
+            Service::Udp if !was_udp => workload.response = workload.request,
+            Service::Udp | Service::Fixed => {}
         }
         set(&mut workload.request, self.request);
         set(&mut workload.response, self.response);

@@ -17,6 +17,16 @@ struct Nginx {
 impl Nginx {
     /// Starts a server of `/kib` with 1 KiB, `/two` with 2 bytes, and `/traced` for requests with the header `X-Trace: 1`.
     fn start(keepalive_requests: u32) -> Self {
+        Self::listening("", keepalive_requests)
+    }
+
+    /// Starts a server of `https`.
+    fn start_tls() -> Self {
+        let tls = format!(" ssl; ssl_certificate {CERTIFICATE}; ssl_certificate_key {KEY}; #");
+        Self::listening(&tls, 1_000_000)
+    }
+
+    fn listening(options: &str, keepalive_requests: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("content")).unwrap();
         std::fs::write(folder.path().join("content/kib"), [b'x'; 1024]).unwrap();
@@ -31,7 +41,7 @@ impl Nginx {
                  events {{ worker_connections 1024; }}\n\
                  http {{ {temporary} log_format calls '$connection $status';\n\
                  access_log access.log calls; keepalive_requests {keepalive_requests};\n\
-                 server {{ listen 127.0.0.1:{port} backlog=4096; root content;\n\
+                 server {{ listen 127.0.0.1:{port}{options} backlog=4096;\nroot content;\n\
                  location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }}\n\
                  location /posted {{ if ($http_content_length != 7) {{ return 400; }} return 201 $request_method; }}\n\
                  location /moved {{ return 301 /two; }} }} }}\n"
@@ -56,6 +66,10 @@ impl Nginx {
         calls.into_values().collect()
     }
 }
+
+/// A certificate of 127.0.0.1 with its key.
+const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/tls/localhost.pem");
+const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/tls/localhost.key");
 
 const CLOSED: &[&str] = &["--schedule", "closed", "--clients", "1"];
 const OPEN: &[&str] = &["--rate", "500"];
@@ -196,6 +210,19 @@ fn methods_bodies_and_redirects_are_sent_and_verified() {
     assert_eq!(mixed["config"]["http"]["targets"].as_array().unwrap().len(), 3);
 }
 
+fn https_checks_certificates_and_resumes_sessions() {
+    let nginx = Nginx::start_tls();
+    let url = nginx.url("/kib").replace("http:", "https:");
+    let why = error_of(&[&url]);
+    assert!(why.contains("certificate") && why.contains("--cacert FILE"), "{why}");
+    let trusted = report(&[&url, "--cacert", CERTIFICATE, "--rate", "500", "--requests-per-connection", "5"]);
+    assert_eq!(errors(&trusted, "tls"), (0, 0), "{}", trusted["report"]["errors"]);
+    let resumed = &trusted["report"]["http"]["tls"]["resumed"]["distribution"]["count"];
+    assert!(resumed.as_u64() > Some(0), "{}", trusted["report"]["http"]);
+    let insecure = report(&[&url, "--insecure", "--rate", "500"]);
+    assert_eq!(errors(&insecure, "tls"), (0, 0), "{}", insecure["report"]["errors"]);
+}
+
 fn response_of_changing_length_is_wrong() {
     let nginx = Nginx::start(1_000_000);
     let file = nginx.folder.path().join("content/two");
@@ -224,5 +251,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(short_lived_connections_are_measured));
     cases.once(case!(status_and_length_are_verified));
     cases.once(case!(methods_bodies_and_redirects_are_sent_and_verified));
+    cases.once(case!(https_checks_certificates_and_resumes_sessions));
     cases.once(case!(response_of_changing_length_is_wrong));
 }

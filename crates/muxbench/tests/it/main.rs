@@ -11,13 +11,16 @@ mod controllers;
 mod examples;
 mod faults;
 mod fleet;
+mod gate;
 mod hostile;
 mod http;
 mod http_client;
 mod kv;
 mod lab;
 mod late;
+mod observe;
 mod others;
+mod over_time;
 mod overflow;
 mod page;
 mod rates;
@@ -37,13 +40,16 @@ fn main() -> ExitCode {
         examples::cases,
         faults::cases,
         fleet::cases,
+        gate::cases,
         hostile::cases,
         http::cases,
         http_client::cases,
         kv::cases,
         lab::cases,
         late::cases,
+        observe::cases,
         others::cases,
+        over_time::cases,
         overflow::cases,
         page::cases,
         rates::cases,

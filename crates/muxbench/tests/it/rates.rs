@@ -59,7 +59,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     let csv = std::fs::read_to_string(folder.path().join("steps.csv")).unwrap();
     let heading = csv.lines().next().unwrap();
     let classes = "errors_timeout,errors_refused,errors_reset,errors_no_descriptors,errors_no_addresses,errors_short,\
-                   errors_wrong,errors_miss,errors_rejected,errors_closed,errors_unreachable,errors_other";
+                   errors_wrong,errors_miss,errors_rejected,errors_closed,errors_unreachable,errors_other,errors_tls";
     let after = "resp_time_p50,resp_time_p90,resp_time_p95,resp_time_p99,clients_from,verdict";
     assert_eq!(heading, format!("architecture,connections,active,idle,{AUTOBENCH},{after},{classes}"));
     let rows: Vec<HashMap<&str, &str>> =

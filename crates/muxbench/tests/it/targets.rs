@@ -123,13 +123,13 @@ fn wrong_targets_fail_with_a_remedy() {
     let url = "mine=http://127.0.0.1:9/";
     for (arguments, words) in [
         (&["--target", "http://127.0.0.1:9/"][..], "as in mine=http://127.0.0.1:9/"),
-        (&["--target", "mine=127.0.0.1:9"], "expected http://HOST[:PORT][/PATH]"),
+        (&["--target", "mine=127.0.0.1:9"], "expected http[s]://HOST[:PORT][/PATH]"),
         (&["--target", url, "--target", url], "--target mine: the name appears twice"),
         (&["--target", url, "--target-pid", "other=1"], "--target-pid other: no --target has this name"),
         (&["--target", url, "--service", "kv"], "set workload.service (--service) to http"),
         (&["--target", url, "--transport", "unix"], "--transport) to tcp"),
         (&["--target", url, "--network", "lab"], "a lab cannot contain a server that already runs"),
-        (&["--target", "mine=https://127.0.0.1:9/"], "needs TLS"),
+        (&["--target", url, "--insecure"], "only https:// targets use TLS"),
         (&["--target", "mine=http://127.0.0.1:9/a", "--path", "/b"], "omit one of the two"),
         (&["--arch", "epoll,target:mine"], "--arch target:mine: not defined; add --target NAME=URL with this name"),
         (&["--exec", "mine=sh '{port}"], "a quotation mark has no partner"),

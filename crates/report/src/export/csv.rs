@@ -178,12 +178,20 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("memory_kernel_bytes_per_connection", server.and_then(|server| server.memory_kernel_bytes_per_connection));
     row.put("paths", paths.collect::<Vec<_>>().join(" "));
     row.put("calls_per_connection", workload.requests_per_connection);
+    row.put("pipeline", workload.pipeline);
     row.put("opened_per_s", churn.map(|churn| churn.opened_per_s));
     row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &USUAL);
     row.put_quantiles("first_byte", churn.map(|churn| &churn.first_byte.distribution), &USUAL);
     row.put_quantiles("ttfb", http.map(|http| &http.first_byte.distribution), &USUAL);
     let statuses = http.map(|http| http.statuses.iter().map(|(status, count)| format!("{status}={count}")));
     row.put("statuses", statuses.map(|it| it.collect::<Vec<_>>().join(" ")));
+    let tls = http.and_then(|http| http.tls.as_ref());
+    row.put("tls_cipher", tls.map(|tls| &tls.cipher));
+    for (name, times) in [("tls_full", tls.map(|tls| &tls.full)), ("tls_resumed", tls.map(|tls| &tls.resumed))] {
+        let times = times.map(|times| &times.distribution);
+        row.put(format!("{name}_handshakes"), times.map(|times| times.count));
+        row.put_quantiles(name, times, &USUAL);
+    }
     row.put("network", workload.network.as_ref().map(ToString::to_string));
     row.put("network_round_trip_p50_ns", network.map(|it| it.round_trip_p50_ns));
     row.put("network_round_trip_p99_ns", network.map(|it| it.round_trip_p99_ns));

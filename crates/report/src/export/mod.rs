@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`csv`]: the trials of a run; [`json`]: a whole run
+//! - [`junit`]: a gate as JUnit XML
 //! - [`autobench`]: a sweep with autobench's columns
 //! - [`deviation`], [`run_diff`], [`history`]: other reports as CSV
 
@@ -10,4 +11,5 @@ pub mod csv;
 pub mod deviation;
 pub mod history;
 pub mod json;
+pub mod junit;
 pub mod run_diff;

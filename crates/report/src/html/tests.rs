@@ -21,6 +21,16 @@ fn names(drawn: &Drawn) -> Vec<&str> {
     drawn.figures.iter().map(|(figure, _)| figure.name).collect()
 }
 
+/// A run whose rate rises over the window.
+fn varied_run() -> Run {
+    let mut run = testkit::run();
+    for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+        load.planned_by_part = Some(std::array::from_fn(|part| part as u64 + 10));
+        load.completed_by_part = Some(std::array::from_fn(|part| part as u64 + 9));
+    }
+    run
+}
+
 /// Runs that together contain the data for every figure.
 fn runs() -> Vec<Run> {
     let mut stamped = testkit::run();
@@ -28,6 +38,7 @@ fn runs() -> Vec<Run> {
     vec![
         testkit::run(),
         stamped,
+        varied_run(),
         testkit::closed_run(),
         testkit::kawai2006_run(),
         testkit::large_run(),

@@ -10,6 +10,7 @@
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`run_diff`]: two runs; [`history`]: many runs
+//! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
 pub mod axis;
 pub mod capacity;
@@ -17,6 +18,8 @@ pub mod client_tail;
 pub mod conclusion;
 pub mod cost;
 pub mod deviation;
+pub mod gate;
+pub mod gate_history;
 pub mod history;
 mod interleaving;
 mod network;
@@ -30,6 +33,7 @@ pub(crate) mod undecided;
 pub mod workload;
 
 pub use capacity::Capacities;
+pub use gate::GateReport;
 pub use run_diff::RunDiff;
 pub use summary::Summary;
 pub use sweep::Sweep;

@@ -132,6 +132,16 @@ pub struct Row {
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) first_byte: Distribution,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Handshakes of the row's repeats, as in `load::report::TlsReport`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tls {
+    pub(crate) cipher: String,
+    pub(crate) full: Distribution,
+    pub(crate) resumed: Distribution,
 }
 
 /// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.

@@ -5,7 +5,7 @@ use harness::model::blocks::{Figure, Percentile, RunBlocks, heat, metric};
 use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
-use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured};
+use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured, TlsReport};
 use serde::Serialize;
 use server::ServerCounters;
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
@@ -15,7 +15,7 @@ use super::cost::CostBreakdown;
 use super::interleaving;
 use super::network;
 use super::pairs;
-pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, RowBlocks};
+pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, RowBlocks, Tls};
 pub use super::row::{Comparison, Cost, MARGIN, Row};
 use super::stream::Streams;
 use super::undecided;
@@ -106,7 +106,9 @@ pub(crate) struct Pruned {
 /// Returns the trials that the strategy of a run skips because of finished ones.
 pub(crate) fn pruned(run: &Run) -> Pruned {
     let reason = match run.header.strategy {
-        Strategy::Until { .. } => "later repeats not needed: the comparison was decided, or the time was over",
+        Strategy::Until { .. } | Strategy::Gate(_) => {
+            "later repeats not needed: the comparison was decided, or the time was over"
+        }
         _ => "not run: lower rates already exceeded the capacity of the server or the client",
     };
     Pruned { indices: strategy::pruned(&run.header, &strategy::outcomes(run)), reason }
@@ -116,7 +118,7 @@ pub(crate) fn pruned(run: &Run) -> Pruned {
 pub(crate) fn planned(run: &Run) -> usize {
     let possible = run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
     match run.header.strategy {
-        Strategy::Until { .. } => possible - pruned(run).indices.len(),
+        Strategy::Until { .. } | Strategy::Gate(_) => possible - pruned(run).indices.len(),
         _ => possible,
     }
 }
@@ -314,6 +316,15 @@ fn http(reports: &[&HttpReport]) -> Option<Http> {
     Some(Http {
         statuses: HttpReport::sum(reports.iter().map(|report| &report.statuses)),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
+        tls: tls(&reports.iter().filter_map(|report| report.tls.as_ref()).collect::<Vec<_>>()),
+    })
+}
+
+fn tls(reports: &[&TlsReport]) -> Option<Tls> {
+    Some(Tls {
+        cipher: reports.first()?.cipher.clone(),
+        full: merged(reports.iter().map(|report| &report.full)).distribution(),
+        resumed: merged(reports.iter().map(|report| &report.resumed)).distribution(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The order of workloads, and their descriptions in words.
 
 use harness::model::Workload;
+use harness::spec::profile::Profile;
 use harness::spec::units::{Share, Size, Sizes, Think, Work};
 use load::config::{HttpTarget, Popularity, Schedule};
 
@@ -21,6 +22,16 @@ pub(crate) fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
     a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
 }
 
+/// Describes rates that change over the window; `None` for a constant rate. `describe` formats a profile.
+pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Option<String> {
+    if let Some(trace) = &workload.trace {
+        let name = trace.file.file_name().unwrap_or_default().to_string_lossy();
+        let speed = if trace.speed == 1.0 { String::new() } else { format!(" at {}x speed", trace.speed) };
+        return Some(format!("{} arrivals of {name}{speed}", trace.requests));
+    }
+    Some(describe(&Profile(workload.profile.as_ref()?.with_mean(workload.rate_per_s?))))
+}
+
 /// Describes a workload in words, without default settings.
 pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
@@ -37,13 +48,20 @@ pub fn title(workload: &Workload) -> String {
     if workload.popularity != Popularity::Uniform {
         words.push(format!("popularity {}", workload.popularity));
     }
-    words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
+    if workload.rate_per_s.is_some() {
+        let mean = format!("{} requests/s", format::rate(workload.rate_per_s));
+        words.push(match over_time(workload, Profile::words) {
+            None => mean,
+            Some(over_time) => format!("{mean} on average ({over_time})"),
+        });
+    }
     match workload.schedule {
         // Streams are always closed loops.
         Schedule::Closed if workload.service.stream().is_some() => {}
         Schedule::Closed => {
             words.insert(0, "closed loop".into());
             words.push(format!("think {}", Think(workload.think)));
+            words.extend((workload.pipeline > 1).then(|| format!("{} requests at once", workload.pipeline)));
         }
         Schedule::SlotRandom => {}
         Schedule::Constant => words.push("at constant intervals".into()),

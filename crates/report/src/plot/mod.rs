@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! - [`chart`]: a figure as plain data; [`plot_data`]: the data of a run that figures use
-//! - [`figures`]: a table of all figures of a run; [`trends`]: figures of many runs
+//! - [`figures`]: a table of all figures of a run; [`trends`]: figures of many runs;
+//!   [`gate_history`]: figures of many gates
 //! - [`style`]: the look of each architecture; [`svg`]: figures as SVG and PNG
 //!
 //! Figures use only the records of a run and read no samples. Medians of the window's parts show changes over time,
@@ -10,6 +11,7 @@
 
 pub mod chart;
 pub mod figures;
+pub mod gate_history;
 pub mod plot_data;
 pub mod style;
 pub mod svg;

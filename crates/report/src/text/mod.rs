@@ -6,9 +6,11 @@
 //! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
+//! - [`gate`], [`gate_history`]: gates
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
+//! - [`observation`]: the observed traffic of a server
 
 mod along;
 mod boxplot;
@@ -19,11 +21,14 @@ mod curves;
 pub mod deviation;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod gate;
+pub mod gate_history;
 pub mod history;
 mod host;
 pub mod load_report;
 pub mod medium;
 pub mod needs;
+pub mod observation;
 pub mod plan;
 
 pub mod run;
@@ -36,15 +41,16 @@ pub mod tail_mark;
 use harness::model::Run;
 pub use medium::{Medium, Terminal};
 
-use crate::model::{Capacities, Sweep};
+use crate::model::{Capacities, GateReport, Sweep};
 
-/// Renders a run by its strategy: a sweep, a search for the highest rate, or a ranking.
+/// Renders a run by its strategy: a sweep, a search for the highest rate, a gate with its ranking, or a ranking.
 pub fn render(run: &Run, medium: Medium) -> String {
     if let Some(sweep) = Sweep::of(run) {
         return sweep::render(run, &sweep, medium);
     }
+    let gate = GateReport::of(run).map_or_else(String::new, |gate| gate::render(&gate, medium) + "\n");
     match Capacities::of(run) {
         Some(capacities) => capacity::render(run, &capacities, medium),
-        None => run::render(run, medium),
+        None => gate + &run::render(run, medium),
     }
 }

@@ -7,6 +7,7 @@ use harness::plan::{Plan, duration_ns};
 use harness::spec::units::Share;
 
 use crate::format;
+use crate::model::workload;
 use crate::text::Medium;
 
 /// Renders every trial in order, with its duration, and the reasons why this host cannot run some trials.
@@ -50,6 +51,9 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
         text.push(String::new());
     }
     text.extend(plan.network.iter().map(|network| medium.prose(&format!("Network: {network}."))));
+    let over_time = plan.trials.iter().filter_map(|trial| workload::over_time(&trial.workload, ToString::to_string));
+    let over_time: BTreeSet<String> = over_time.collect();
+    text.extend(over_time.iter().map(|rates| medium.prose(&format!("Over the window: {rates}."))));
     text.extend(plan.interleaving.iter().map(|sentence| medium.prose(&format!("Interleaving: {sentence}."))));
     text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Warning: {warning}."))));
     text.push(medium.prose(&format!(

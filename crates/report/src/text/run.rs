@@ -13,7 +13,7 @@ use crate::format;
 use crate::model::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
 use crate::model::conclusion;
 use crate::model::stream::Streams;
-use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, missing_by_reason};
+use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
 use crate::model::undecided;
 
 /// The columns for a workload, in order from left to right.
@@ -159,6 +159,7 @@ pub fn render(run: &Run, medium: Medium) -> String {
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
         lines.extend(http(rows, medium));
+        lines.extend(tls(rows, medium));
         lines.extend(kernel(rows, medium));
         for row in rows {
             if row.unsampled > 0 {
@@ -245,6 +246,33 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
         ),
         table::of(HTTP_COLUMNS, rows, medium).0,
     ]
+}
+
+const TLS_COLUMNS: &[Column<Row>] = &[
+    column("architecture", 0, Row::label),
+    column("full handshakes", 0, |row| tls_figure(row, |it| Some(it.full.count.to_string()))),
+    column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.full, P50))),
+    column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.full, P99))),
+    column("resumed", 0, |row| tls_figure(row, |it| Some(it.resumed.count.to_string()))),
+    column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.resumed, P50))),
+    column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.resumed, P99))),
+    column("cipher suite", 2, |row| tls_figure(row, |it| Some(it.cipher.clone()))),
+];
+
+fn tls_figure(row: &Row, figure: fn(&Tls) -> Option<String>) -> String {
+    row.http.as_ref().and_then(|http| http.tls.as_ref()).and_then(figure).unwrap_or_else(none)
+}
+
+fn handshake_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
+    (times.count > 0).then(|| format::us(figure(times) as f64))
+}
+
+/// Renders the times of TLS handshakes; empty without TLS.
+fn tls(rows: &[Row], medium: Medium) -> Vec<String> {
+    if rows.iter().filter_map(|row| row.http.as_ref()).all(|http| http.tls.is_none()) {
+        return Vec::new();
+    }
+    vec![medium.prose("TLS: full and resumed handshakes:"), table::of(TLS_COLUMNS, rows, medium).0]
 }
 
 const KERNEL_COLUMNS: &[Column<Row>] = &[

@@ -1,5 +1,7 @@
 //! Simulated comparisons of equal servers, and how often the statistics err about them.
 
+mod gates;
+
 use std::f64::consts::TAU;
 
 use muxbench_stats::blocks::{Block, Estimate};

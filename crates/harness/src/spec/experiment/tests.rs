@@ -60,6 +60,65 @@ fn window_ends_after_its_sessions_or_its_measure() {
 }
 
 #[test]
+fn profile_sets_the_rate_and_the_window() {
+    let parse = |rate: &str| Experiment::parse(&GOOD.replace("rate = [100, 200.5]", rate), "x.toml").unwrap();
+    let profile = "profile = \"hold:100:2s,ramp:100..500:1s\"";
+    let of = |experiment: &Experiment| {
+        let loads = experiment.loads().unwrap();
+        loads.iter().map(|load| (load.rate_per_s.unwrap().round(), load.phases.measure_ns)).collect::<Vec<_>>()
+    };
+    let experiment = parse(profile);
+    assert_eq!(of(&experiment), [(167.0, 3_000_000_000)]);
+    let again = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    let scaled = parse(&format!("{profile}\nrate = [1000, 2000]"));
+    assert_eq!(of(&scaled), [(1_000.0, 3_000_000_000), (2_000.0, 3_000_000_000)]);
+    assert_eq!(scaled.loads().unwrap()[1].peak_per_s().unwrap().round(), 6_000.0);
+}
+
+#[test]
+fn trace_sets_the_rate_and_the_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    std::fs::write(&path, "time_ms,connection\n0,0\n10,1\n20,2\n30,3\n").unwrap();
+    let text = |more: &str| {
+        let trace = format!("trace = {{file = {path:?}, speed = 2, from = \"10ms\"}}{more}");
+        GOOD.replace("rate = [100, 200.5]", &trace)
+    };
+    let experiment = Experiment::parse(&text(""), "x.toml").unwrap();
+    let load = &experiment.loads().unwrap()[0];
+    let trace = load.trace.as_ref().unwrap();
+    assert_eq!((trace.requests, trace.has_connections, load.phases.measure_ns), (3, true, trace.window_ns()));
+    assert!((load.rate_per_s.unwrap() - 3.0 / (load.phases.measure_ns as f64 / 1e9)).abs() < 1e-9);
+    let again = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    let few = Experiment::parse(&text("\nactive = 0.5"), "x.toml").unwrap();
+    assert_eq!(few.loads().unwrap_err(), "workload.active: the trace has the connection of each request; remove it");
+    std::fs::remove_file(&path).unwrap();
+    let error = Experiment::parse(&text(""), "x.toml").unwrap().loads().unwrap_err();
+    assert!(error.starts_with("workload.trace.file: cannot read ") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn sizes_of_a_trace_are_the_paths_of_http() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    std::fs::write(&path, "time,bytes\n0,500\n1,10\n2,500\n").unwrap();
+    let loads = |service: &str| {
+        let rate = format!("trace = {{file = {path:?}}}\nservice = {service}");
+        let text = GOOD.replace("rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"", &rate);
+        Experiment::parse(&text, "x.toml").unwrap().loads().unwrap().remove(0)
+    };
+    let load = loads("\"http\"");
+    let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
+    assert_eq!(targets, [("/bytes/10".to_owned(), Some(10)), ("/bytes/500".to_owned(), Some(500))]);
+    assert_eq!(load.trace.unwrap().response_bytes, [10, 500]);
+    for other in ["\"kv\"", "\"http\"\n[workload.http]\npaths = \"/\""] {
+        assert!(loads(other).trace.unwrap().response_bytes.is_empty(), "{other}");
+    }
+}
+
+#[test]
 fn small_file_has_defaults() {
     let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
@@ -124,6 +183,11 @@ fn every_mistake_is_reported_with_its_line() {
         ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
+        ("rate = [100, 200.5]", "profile = \"hodl:10:1s\""),
+        ("rate = [100, 200.5]", "profile = \"hold:10:1s\"\nschedule = \"closed\""),
+        ("[phases]", "[workload.trace]\nfile = \"a.csv\"\n[phases]"),
+        ("rate = [100, 200.5]", "trace = {file = \"a.csv\", speed = -1}"),
+        ("rate = [100, 200.5]", "trace = {file = \"a.csv\"}\nprofile = \"hold:10:1s\""),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
         ("[phases]", "service = \"kv\"\n[phases]"),
         ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),

@@ -122,6 +122,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
         is_alone: contestants == 1,
         contestants,
         blocks: Vec::new(),
+        values: Vec::new(),
         index: trial.index,
         rate_per_s: trial.workload.rate_per_s,
         elapsed_ns: u64::from(contestants) * 1_000_000_000,

@@ -20,11 +20,12 @@ use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::source_ports;
 use crate::protocol::ClientProtocol;
+use crate::record::handshakes::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Transaction};
 use crate::record::summary::{Facts, Trial, transaction_samples};
 use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
-use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
+use crate::report::{ChurnReport, HttpReport, LateSends, LoadReport, Sample};
 use session::{Churner, ClientResult, bytes_per_connection};
 
 /// Runs a load of short-lived connections. The one connection in `connected` has already verified the server.
@@ -84,7 +85,8 @@ fn report(
     let waited = clients.iter().map(|client| client.waited).sum();
     let busy: Vec<Option<f64>> = clients.iter().map(|client| client.busy_share).collect();
     let opened_count: u64 = clients.iter().map(|client| client.opened_count).sum();
-    let recordings: Vec<Recording> = clients.into_iter().map(|client| client.recording).collect();
+    let (recordings, handshakes): (Vec<Recording>, Vec<Handshakes>) =
+        clients.into_iter().map(|client| (client.recording, client.handshakes)).unzip();
     let cpus = driver::cpus(config);
     let (report, samples) = facts.account(&recordings, config.first_connections(), cpus, memory_bytes_per_connection);
 
@@ -97,6 +99,7 @@ fn report(
     let times = begun.iter().zip(&samples).map(|(begun, sample)| (send_delay_ns(begun), service_ns(sample)));
     let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
     let report = LoadReport {
+        http: report.http.map(|http| HttpReport { tls: Handshakes::report(handshakes), ..http }),
         late: Some(late),
         receiver_busy_share: busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),

@@ -1,7 +1,7 @@
 //! One client of short-lived connections: a thread with its slots for connections.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -14,9 +14,12 @@ use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
+use crate::record::handshakes::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times, Transaction, reserve};
 use crate::report::Class;
+use crate::socket::Socket;
+use crate::socket::tls::Awaits;
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
@@ -26,7 +29,7 @@ const FAILED_NS: f64 = 10_000_000.0;
 const SPIN_NS: i64 = 60_000;
 
 struct Slot<P: ClientProtocol> {
-    io: Option<OwnedFd>,
+    io: Option<Socket>,
     state: State,
     exchange: Exchange<P>,
     late: u64,
@@ -34,8 +37,8 @@ struct Slot<P: ClientProtocol> {
     requests: u32,
     /// The times of the connection's start, establishment and first byte, in ticks.
     opened: [u64; 3],
-    /// Whether the poller waits for the connection to be established.
-    is_awaited: bool,
+    /// The event that the poller waits for.
+    watched: Awaits,
     /// The time of the slot's timer; 0 without one. Other timers of the slot belonged to failed connections and are ignored.
     timer: u64,
 }
@@ -43,7 +46,7 @@ struct Slot<P: ClientProtocol> {
 impl<P: ClientProtocol> Slot<P> {
     fn new() -> Self {
         let (io, state, exchange, opened) = (None, State::Free, Exchange::default(), [0; 3]);
-        Self { io, state, exchange, late: 0, requests: 0, opened, is_awaited: false, timer: 0 }
+        Self { io, state, exchange, late: 0, requests: 0, opened, watched: Awaits::Nothing, timer: 0 }
     }
 
     /// Closes the connection. If the client closes first, TIME_WAIT is on its side.
@@ -52,7 +55,7 @@ impl<P: ClientProtocol> Slot<P> {
         self.io = None;
         self.exchange.step = Step::Idle;
         self.opened = [0; 3];
-        self.is_awaited = false;
+        self.watched = Awaits::Nothing;
         self.timer = 0;
     }
 
@@ -93,6 +96,8 @@ pub struct ClientResult {
     pub opened: Vec<Transaction>,
     /// The number of such connections, including those without memory for a record.
     pub opened_count: u64,
+    /// The TLS handshakes of connections that began in the window.
+    pub handshakes: Handshakes,
     /// Sessions that waited for another one to end.
     pub waited: u64,
     /// Due time and client's delay of each due session, in ticks.
@@ -117,6 +122,7 @@ pub struct Churner<'a, P: ClientProtocol> {
     dialed: u64,
     opened: Vec<Transaction>,
     opened_count: u64,
+    handshakes: Handshakes,
 }
 
 impl<'a, P: ClientProtocol> Churner<'a, P> {
@@ -153,6 +159,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             dialed: connections.start as u64,
             opened: reserve(config, opened_max)?,
             opened_count: 0,
+            handshakes: Handshakes::default(),
         })
     }
 
@@ -209,6 +216,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             recording: self.engine.recorder.close(),
             opened: self.opened,
             opened_count: self.opened_count,
+            handshakes: self.handshakes,
             waited: self.waited,
             sessions: self.sessions,
             busy_share: turns.busy_share(),
@@ -262,7 +270,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         match (slot.state, slot.exchange.step, &slot.io) {
             (State::Closed, ..) => self.open(at),
             (State::Open, Step::Idle, _) => self.send(at, due),
-            (State::Open, Step::Writing, Some(io)) => match self.engine.write_on(&mut slot.exchange, io.as_fd()) {
+            (State::Open, Step::Writing, Some(io)) => match self.engine.write_on(&mut slot.exchange, io) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
                 Err(error) => self.fail(at, error.into()),
@@ -352,7 +360,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         if is_late && self.pacing.is_none() {
             return;
         }
-        let sent = self.engine.send(&mut slot.exchange, io.as_fd(), due, false);
+        let sent = self.engine.send(&mut slot.exchange, io, due, false);
         slot.late = slot.exchange.sent.saturating_sub(due);
         match sent {
             Ok(Sent::Partly) => self.retry_later(at),
@@ -364,28 +372,62 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
     /// Sends the first request on a connection that may not be established yet. t1 is the due time of the connection.
     #[inline]
     fn send_first(&mut self, at: usize) {
+        let has_tls = self.slots[at].io.as_ref().is_some_and(Socket::has_tls);
+        if has_tls && !self.continue_handshake(at) {
+            return;
+        }
         let slot = &mut self.slots[at];
         let (Some(io), due) = (&slot.io, slot.exchange.due) else { return };
-        let sent = self.engine.send(&mut slot.exchange, io.as_fd(), due, true);
-        let poller = &self.engine.poller;
-        let watched = match sent {
+        let sent = self.engine.send(&mut slot.exchange, io, due, !has_tls);
+        let awaits = match sent {
             // The poller reports when the connection is established.
-            Ok(Sent::NotConnected) if std::mem::replace(&mut slot.is_awaited, true) => return,
-            Ok(Sent::NotConnected) => poller.add_writable(io.as_fd(), at),
+            Ok(Sent::NotConnected) => Awaits::Writable,
             Ok(Sent::Whole | Sent::Partly) => {
                 slot.state = State::Open;
                 slot.opened[1] = slot.exchange.sent;
-                match slot.is_awaited {
-                    true => poller.watch_readable(io.as_fd(), at),
-                    false => poller.add(io.as_fd(), at),
-                }
+                Awaits::Readable
             }
-            Err(error) => Err(error),
+            Err(error) => return self.fail(at, error.into()),
         };
-        match watched {
-            Err(error) => self.fail(at, error.into()),
-            Ok(()) if sent == Ok(Sent::Partly) => self.retry_later(at),
-            Ok(()) => {}
+        if self.watch(at, awaits) && sent == Ok(Sent::Partly) {
+            self.retry_later(at);
+        }
+    }
+
+    /// Changes the event that the poller waits for. Returns whether the connection still exists.
+    #[inline]
+    fn watch(&mut self, at: usize, awaits: Awaits) -> bool {
+        let slot = &mut self.slots[at];
+        let (Some(io), poller) = (&slot.io, &self.engine.poller) else { return false };
+        let watched = match (std::mem::replace(&mut slot.watched, awaits), awaits) {
+            (Awaits::Nothing, Awaits::Writable) => poller.add_writable(io.as_fd(), at),
+            (Awaits::Nothing, Awaits::Readable) => poller.add(io.as_fd(), at),
+            (Awaits::Writable, Awaits::Readable) => poller.watch_readable(io.as_fd(), at),
+            (Awaits::Readable, Awaits::Writable) => poller.watch_writable(io.as_fd(), at),
+            _ => Ok(()),
+        };
+        watched.map_err(|error| self.fail(at, error.into())).is_ok()
+    }
+
+    /// Continues the TLS handshake. Returns whether it is complete.
+    fn continue_handshake(&mut self, at: usize) -> bool {
+        let slot = &self.slots[at];
+        let Some(io) = &slot.io else { return false };
+        match io.continue_handshake() {
+            Ok(Awaits::Nothing) => {
+                if self.engine.recorder.times().window.contains(&slot.opened[0]) {
+                    self.handshakes.extend(io.take_handshake());
+                }
+                true
+            }
+            Ok(awaits) => {
+                self.watch(at, awaits);
+                false
+            }
+            Err(error) => {
+                self.fail(at, Class::of(&error));
+                false
+            }
         }
     }
 
@@ -396,7 +438,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         if slot.state == State::Opening {
             return self.send_first(at);
         }
-        let (now, received) = self.engine.receive(&mut slot.exchange, io.as_fd());
+        let (now, received) = self.engine.receive(&mut slot.exchange, io);
         if now != 0 {
             self.note_first_byte(at, now);
         }

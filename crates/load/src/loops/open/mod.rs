@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::config::partition::partition_indices;
-use crate::config::{LoadConfig, Roles, Timestamps};
-use crate::driver::{self, ClientThread, Connected, Listener, Outcome, StopCondition, busiest};
+use crate::config::{LoadConfig, Roles, Timestamps, Trace};
+use crate::driver::{self, ClientThread, Connected, Event, Listener, Outcome, StopCondition, busiest};
 use crate::error::LoadError;
 use crate::io::stamps::Stamper;
 use crate::protocol::ClientProtocol;
@@ -22,14 +22,19 @@ use crate::report::samples::KernelFacts;
 use crate::report::{HttpReport, Measured};
 use crate::sync::atomic::AtomicU32;
 use crate::time::clock::{Clock, Wall};
-use crate::time::schedule;
+use crate::time::schedule::{self, replay::Replay};
 use crate::time::slices::OwnSlices;
 use receive::Receiver;
 use send::Sender;
 
+/// The number of arrivals of a trace between two reports of progress.
+const REPLAY_STEP: u64 = 1 << 20;
+
 /// One client: its part of the connections and of the requests.
 pub struct Client {
     pub records: Vec<Record>,
+    /// One entry per record, if a trace selects the requests: see [`Shared::numbers`].
+    numbers: Vec<u32>,
     /// One entry per record, if kernel timestamps are enabled.
     stamps: Vec<Stamp>,
     /// One entry per record, for HTTP: see [`Shared::transfers`].
@@ -67,7 +72,8 @@ pub fn run<P: ClientProtocol>(
         let links = &links[client.links.clone()];
         let (records, progress) = (&client.records, &client.progress);
         let first = driver::first_of(config.client(number as u32));
-        let shared = Shared { clock, protocol, first, records, links, transfers: &client.transfers, progress };
+        let (numbers, transfers) = (&client.numbers[..], &client.transfers[..]);
+        let shared = Shared { clock, protocol, first, records, numbers, links, transfers, progress };
         let stamper = kernel.as_ref().map(|_| Stamper::new(config, &client.stamps, shared));
         let mut sender = Sender::new(shared, config);
         let mut receiver = Receiver::new(shared, stamper)?;
@@ -113,6 +119,7 @@ pub fn run<P: ClientProtocol>(
     report.http = config.http.as_ref().map(|_| HttpReport {
         statuses: Statuses::sum(all().map(|responses| &responses.statuses)),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
+        tls: None,
     });
     report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
     report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
@@ -137,6 +144,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
         let links = partition_indices(config.connections, config.clients, number);
         Ok(Client {
             records,
+            numbers: Vec::new(),
             stamps,
             transfers: Vec::new(),
             links,
@@ -147,7 +155,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     (0..config.clients).map(client).collect()
 }
 
-/// Draws every client's schedule, which initialises all memory for records. Then plans the phases.
+/// Draws every client's schedule and reads the trace, which initialises all memory for records. Then plans the phases.
 pub fn plan(
     config: &LoadConfig,
     clock: &Clock,
@@ -156,6 +164,11 @@ pub fn plan(
 ) -> Result<Times, LoadError> {
     for (number, client) in clients.iter_mut().enumerate() {
         client.records.extend(Record::planned(config, clock, client.links.len() as u32, number as u32));
+    }
+    if let Some(trace) = &config.trace {
+        replay(config, trace, clock, clients, listener)?;
+    }
+    for client in &mut *clients {
         if config.timestamps == Timestamps::Kernel {
             client.stamps.resize_with(client.records.len(), Stamp::default);
         }
@@ -169,4 +182,43 @@ pub fn plan(
         record.planned += times.start;
     }
     Ok(times)
+}
+
+/// Adds the arrivals of a trace to the records of the clients.
+fn replay(
+    config: &LoadConfig,
+    trace: &Trace,
+    clock: &Clock,
+    clients: &mut [Client],
+    listener: &mut dyn Listener,
+) -> Result<(), LoadError> {
+    let mut replay = Replay::new(config);
+    // Before the window, the requests are sent in turn.
+    let kinds = trace.response_bytes.len();
+    for client in clients.iter_mut().filter(|_| kinds > 0) {
+        client.numbers = (0..client.records.len()).map(|record| (record % kinds) as u32).collect();
+    }
+    let mut read = 0;
+    for arrival in listener.arrivals(trace).map_err(LoadError::Config)? {
+        let arrival = arrival.map_err(LoadError::Config)?;
+        let number = trace.request(&arrival);
+        read += 1;
+        if read > trace.requests || number.is_some() != (kinds > 0) {
+            read = 0;
+            break;
+        }
+        if let Some((client, planned)) = replay.assign(arrival) {
+            clients[client].records.push(Record::new(clock.ticks(planned.at_ns), planned.connection));
+            clients[client].numbers.extend(number);
+        }
+        if read.is_multiple_of(REPLAY_STEP) {
+            listener.on(Event::Preparing { done: read, total: trace.requests });
+        }
+    }
+    // Other arrivals would be another load than the planned one.
+    if read == trace.requests {
+        return Ok(());
+    }
+    let file = trace.file.display();
+    Err(LoadError::Config(format!("workload.trace: {file} has changed since the plan was made; start a new run")))
 }

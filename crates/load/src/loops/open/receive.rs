@@ -116,15 +116,26 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         };
         match read {
             // t3: right after the read that may complete a response.
-            Ok(count) if count > 0 => self.received(index, self.shared.clock.now()),
+            Ok(count) if count > 0 => {
+                let now = self.shared.clock.now();
+                match link.io.decrypt(&mut self.inbox) {
+                    Ok(goes_on) => {
+                        if self.received(index, now) && !goes_on {
+                            self.ended(index);
+                        }
+                    }
+                    Err(error) => self.end(index, Class::of(&error)),
+                }
+            }
             Ok(_) => self.ended(index),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => self.end(index, Class::of(&error.into())),
         }
     }
 
+    /// Reads the responses in the inbox. Returns whether the connection still works.
     #[inline]
-    fn received(&mut self, index: usize, now: u64) {
+    fn received(&mut self, index: usize, now: u64) -> bool {
         let Shared { protocol, records, links, transfers, progress, .. } = self.shared;
         let (link, connection) = (&links[index], &mut self.connections[index]);
         let mut rest = self.inbox.as_slice();
@@ -175,6 +186,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         if let Some(class) = failure {
             self.end(index, class);
         }
+        failure.is_none()
     }
 
     #[cold]
@@ -182,7 +194,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let Shared { clock, protocol, records, links, transfers, progress, .. } = self.shared;
         let connection = &mut self.connections[index];
         let owed = connection.head.peek(&links[index], records);
-        let reply = owed.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
+        let answered = owed.filter(|_| !links[index].io.is_cut_off());
+        let reply = answered.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
         let (Some(record), Some(Reply::Last(bad))) = (owed, reply) else {
             let is_short = owed.is_some() && !links[index].is_broken();
             return self.end(index, if is_short { Class::Short } else { Class::Reset });

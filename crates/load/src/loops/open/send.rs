@@ -100,9 +100,10 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         } else {
             let request = protocol.encode(self.shared.request(index), &mut self.scratch);
             let offered = &request[..request.len().min(self.bytes_max.0)];
+            link.io.encrypt(offered);
             // t2: only the write is between this reading and the kernel.
             record.sent.store(clock.now(), Relaxed);
-            match rustix::io::write(&link.io, offered) {
+            match link.io.write(offered) {
                 Ok(count) if count == request.len() => {}
                 Ok(count) => self.block(record.connection, index, count),
                 Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, index, 0),
@@ -137,7 +138,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         let index = blocked.get() as usize - 1;
         let request = protocol.encode(self.shared.request(index), &mut self.scratch);
         let rest = &request[connection.written as usize..];
-        match rustix::io::write(&link.io, &rest[..rest.len().min(self.bytes_max.1)]) {
+        match link.io.write(&rest[..rest.len().min(self.bytes_max.1)]) {
             Ok(count) if count == rest.len() => {
                 connection.blocked = records[index].next().and_then(|next| NonZeroU32::new(next as u32 + 1));
                 connection.written = 0;

@@ -10,7 +10,7 @@ use crate::report::LateSends;
 use crate::report::samples::{self as figures, KernelFacts};
 use crate::report::{
     ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, HttpReport, LoadReport, Measured, Outstanding,
-    PARTS, ProcessReport, Sample, StreamReport,
+    PARTS, ProcessReport, Sample, StreamReport, TlsReport,
 };
 
 /// The result of one process.
@@ -88,6 +88,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         completed: sum(&|it| it.completed),
         rate_achieved_per_s: rate(|it| it.rate_achieved_per_s),
         completed_by_part: added(reports().map(|it| it.completed_by_part)),
+        planned_by_part: added(reports().map(|it| it.planned_by_part)),
         rate_sent_per_s: rate(|it| it.rate_sent_per_s),
         outstanding: Outstanding {
             at_start: sum(&|it| it.outstanding.at_start),
@@ -234,6 +235,14 @@ fn http(accounts: &[Account]) -> Option<HttpReport> {
     Some(HttpReport {
         statuses: HttpReport::sum(reports.iter().map(|it| &it.statuses)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
+        tls: reports.iter().find_map(|it| it.tls.as_ref()).map(|first| {
+            let all = || reports.iter().filter_map(|it| it.tls.as_ref());
+            TlsReport {
+                cipher: first.cipher.clone(),
+                full: measured(all().map(|it| &it.full), None),
+                resumed: measured(all().map(|it| &it.resumed), None),
+            }
+        }),
     })
 }
 

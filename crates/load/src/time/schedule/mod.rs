@@ -6,11 +6,11 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::config::partition::partition;
-use crate::config::{LoadConfig, Phases, Popularity, Schedule, Slices, active_count};
+use crate::config::profile::Integral;
+use crate::config::{LoadConfig, Popularity, Schedule, Slices, active_count};
 use crate::time::zipf::Zipf;
 
-/// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
-const RAMP_START: f64 = 1.0 / 1000.0;
+pub mod replay;
 
 /// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
 const CLOSED_RATE_PER_S_MAX: u64 = 500_000;
@@ -28,8 +28,9 @@ pub struct Planned {
 
 /// Returns the largest number of recorded requests per client: for a Poisson process, ten standard deviations above the mean.
 pub fn count_max(config: &LoadConfig) -> u64 {
-    let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
-    match config.schedule {
+    let slots = || Slots::new(config).count;
+    let replayed = config.trace.as_ref().map_or(0, |trace| trace.count_max(config.clients, config.all_clients()));
+    let drawn = match config.schedule {
         Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
         Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
         Schedule::Closed => {
@@ -37,19 +38,17 @@ pub fn count_max(config: &LoadConfig) -> u64 {
             let expected = (window_ns * u128::from(CLOSED_RATE_PER_S_MAX) / 1_000_000_000) as u64;
             (expected.min(CLOSED_COUNT_MAX) / u64::from(config.all_clients())).max(1)
         }
-    }
+    };
+    drawn.saturating_add(replayed)
 }
 
-/// Returns all requests of one client with `connections` connections, in order of time. Equal arguments give equal requests.
+/// Returns all requests of one client with `connections` connections, in order of time, without those of a trace. Equal arguments give
+/// equal requests.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     (0..config.client(client)).for_each(|_| random.jump());
-    let active = active_count(config.active, config.connections);
-    // Together, the clients have the configured number of active connections.
-    let active = partition(active.into(), config.clients.into(), client.into());
-    let active = (active.end - active.start) as u32;
-    let mut choose = Chooser::new(active.min(connections), config.popularity, connections, &mut random);
-    let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
+    let mut choose = Chooser::of_client(config, connections, client, &mut random);
+    let slots = Slots::new(config);
     let (schedule, slices) = (config.schedule, config.slices);
     let end_ns = config.window_ns().end as f64;
     // The client's offset, as a share of a constant interval.
@@ -62,26 +61,23 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     let mut slot = 0;
     std::iter::from_fn(move || {
         let at_ns = match schedule {
-            Schedule::SlotRandom => {
-                let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
-                start + (end - start) * random.random::<f64>()
-            }
+            Schedule::SlotRandom => slots.time_ns(slot as f64 + random.random::<f64>()),
             Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => {
-                slots.start_ns(slot as f64 + turn)
+                slots.time_ns(slot as f64 + turn)
             }
-            // Draw a Poisson process of rate 1, measured in slots; `start_ns` maps it to the configured rate.
+            // Draw a Poisson process of rate 1, measured in slots; `time_ns` maps it to the configured rate.
             Schedule::Poisson => {
                 let gap: f64 = Exp1.sample(&mut random);
                 arrived += gap;
-                slots.start_ns(arrived)
+                slots.time_ns(arrived)
             }
             Schedule::Closed => unreachable!("a closed loop plans nothing ahead"),
         };
         slot += 1;
         let is_over = match schedule {
-            Schedule::Poisson => arrived >= slots.count() as f64,
+            Schedule::Poisson => arrived >= slots.count as f64,
             Schedule::Closed => true,
-            _ => slot > slots.count(),
+            _ => slot > slots.count,
         };
         let at_ns = slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
         // Phases of an interleaved trial may end within a slice, but its window is rounded to whole rounds.
@@ -104,6 +100,14 @@ struct Chooser {
 }
 
 impl Chooser {
+    fn of_client(config: &LoadConfig, connections: u32, client: u32, random: &mut Xoshiro256PlusPlus) -> Self {
+        let active = active_count(config.active, config.connections);
+        // Together, the clients have the configured number of active connections.
+        let active = partition(active.into(), config.clients.into(), client.into());
+        let active = (active.end - active.start) as u32;
+        Self::new(active.min(connections), config.popularity, connections, random)
+    }
+
     fn new(active: u32, popularity: Popularity, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
         let mut all: Vec<u32> = (0..connections).collect();
         all.shuffle(random);
@@ -121,56 +125,27 @@ impl Chooser {
     }
 }
 
-/// The division of ramp, warm-up and window into slots of one request each.
-#[derive(Clone, Copy, Debug)]
+/// The division of ramp, warm-up and window into slots of one expected request each.
+#[derive(Clone, Debug)]
 struct Slots {
-    /// The number of slots in the ramp.
-    ramp: u64,
-    /// The number of slots after the ramp, each `1/rate` long.
-    level: u64,
-    ramp_ns: f64,
-    interval_ns: f64,
-    /// ln(target rate / initial rate).
-    growth: f64,
-    /// Requests per nanosecond at the beginning of the ramp.
-    initial_per_ns: f64,
+    integral: Integral,
+    count: u64,
 }
 
 impl Slots {
-    fn new(rate_per_s: f64, phases: &Phases) -> Self {
-        let rate_per_ns = rate_per_s / 1e9;
-        let initial_per_ns = (rate_per_ns * RAMP_START).max(1e-9).min(rate_per_ns);
-        let growth = (rate_per_ns / initial_per_ns).ln();
-        let ramp_ns = phases.ramp_ns as f64;
-        let level_ns = (phases.warm_up_ns + phases.measure_ns) as f64;
-        // The integral of initial * exp(growth * t / ramp) over the ramp.
-        let ramp = initial_per_ns * ramp_ns * if growth > 1e-9 { growth.exp_m1() / growth } else { 1.0 };
-        Self {
-            ramp: ramp as u64,
-            level: (level_ns * rate_per_ns).round() as u64,
-            ramp_ns,
-            interval_ns: 1.0 / rate_per_ns,
-            growth,
-            initial_per_ns,
-        }
+    fn new(config: &LoadConfig) -> Self {
+        let rates = config.rates();
+        // Begin within a slot, so that another slot begins exactly at the end of the ramp. An infinite number has no fraction.
+        let ramp = rates.integral().requests(config.phases.ramp_ns as f64);
+        let integral = rates.integral_from(-ramp.fract().max(0.0));
+        // A slot before a trace must not reach into the window.
+        let count = if config.trace.is_some() { integral.total().floor() } else { integral.total().round() };
+        Self { count: count as u64, integral }
     }
 
-    fn count(&self) -> u64 {
-        self.ramp.saturating_add(self.level)
-    }
-
-    /// The start of a slot in nanoseconds: the time when the integral of the rate reaches `slot`.
-    fn start_ns(&self, slot: f64) -> f64 {
-        let ramp = self.ramp as f64;
-        if slot >= ramp {
-            return self.ramp_ns + (slot - ramp) * self.interval_ns;
-        }
-        let requests = slot / self.initial_per_ns;
-        if self.growth > 1e-9 {
-            self.ramp_ns / self.growth * (requests * self.growth / self.ramp_ns).ln_1p()
-        } else {
-            requests
-        }
+    /// Returns the time of a point between the starts of two slots, in nanoseconds after the ramp begins.
+    fn time_ns(&self, slot: f64) -> f64 {
+        self.integral.time_ns(slot)
     }
 }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::{Phases, RateProfile, Segment, Shape};
 
 fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
     let ns = |ms| ms * 1_000_000;
@@ -27,26 +28,27 @@ proptest! {
             let config = LoadConfig { seed, ..config(schedule, rate, phases(ramp, hold, measure)) };
             let all = all(&config, 7, 0);
             prop_assert_eq!(all.len() as u64, count_max(&config));
-            let slots = Slots::new(rate, &config.phases);
+            let slots = Slots::new(&config);
             for (slot, request) in all.iter().enumerate() {
-                let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
+                let (start, end) = (slots.time_ns(slot as f64), slots.time_ns((slot + 1) as f64));
                 prop_assert!(start <= request.at_ns && request.at_ns <= end, "{slot}: {start}..{end}: {request:?}");
                 prop_assert!(request.connection < 7);
             }
             let expected = rate * (hold + measure) as f64 / 1e3;
-            let level = all.len() as u64 - slots.ramp;
+            let level = all.len() as u64 - slots.integral.requests(config.phases.ramp_ns as f64).round() as u64;
             prop_assert!((level as f64 - expected).abs() <= 0.5 + 1e-6, "{level} after the ramp, not {expected}");
         }
     }
 
     #[test]
     fn slots_of_the_ramp_shorten(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
-        let slots = Slots::new(rate, &phases(ramp, 0, 0));
-        let starts: Vec<_> = (0..slots.ramp).map(|slot| slots.start_ns(slot as f64)).collect();
+        let slots = Slots::new(&config(Schedule::Constant, rate, phases(ramp, 0, 1)));
+        let requests = slots.integral.requests(ramp as f64 * 1e6).round() as u64;
+        let starts: Vec<_> = (0..requests).map(|slot| slots.time_ns(slot as f64)).collect();
         let lengths: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         prop_assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)));
         if let Some(last) = lengths.last() {
-            prop_assert!(*last >= slots.interval_ns * 0.999);
+            prop_assert!(*last >= 1e9 / rate * 0.999);
         }
     }
 
@@ -75,6 +77,95 @@ proptest! {
             prop_assert_eq!(used.len() as u32, expected);
         }
     }
+}
+
+/// Rates of 2 000/s on average: a pause, a ramp up, a spike, waves.
+fn profile() -> RateProfile {
+    let segment = |ms: u64, shape| Segment { length_ns: ms * 1_000_000, shape };
+    let segments = vec![
+        segment(2_000, Shape::Hold { per_s: 1_000.0 }),
+        segment(1_000, Shape::Hold { per_s: 0.0 }),
+        segment(3_000, Shape::Ramp { from_per_s: 0.0, to_per_s: 4_000.0 }),
+        segment(500, Shape::Ramp { from_per_s: 4_000.0, to_per_s: 500.0 }),
+        segment(3_500, Shape::Sine { low_per_s: 500.0, high_per_s: 5_000.0, period_ns: 1_000_000_000 }),
+    ];
+    RateProfile { segments }.with_mean(2_000.0)
+}
+
+/// The largest difference between the cumulative shares of ascending times in the window and of the profile's requests.
+fn distance(times_ns: &[f64], window_start_ns: f64, profile: &RateProfile) -> f64 {
+    let (integral, count) = (profile.integral(), times_ns.len() as f64);
+    let differences = times_ns.iter().enumerate().map(|(before, at_ns)| {
+        let share = integral.requests(at_ns - window_start_ns) / integral.total();
+        (share - before as f64 / count).abs().max((share - (before + 1) as f64 / count).abs())
+    });
+    differences.fold(0.0, f64::max)
+}
+
+#[test]
+fn requests_follow_the_profile() {
+    let profile = profile();
+    assert_eq!(profile.length_ns(), 10_000_000_000);
+    for (schedule, limit) in [
+        // One request in 20 000.
+        (Schedule::Constant, 2.0 / 20_000.0),
+        (Schedule::SlotRandom, 2.0 / 20_000.0),
+        // The Kolmogorov-Smirnov test's distance at p = 0.001.
+        (Schedule::Poisson, 1.95 / f64::sqrt(20_000.0)),
+    ] {
+        for clients in [1, 3] {
+            let config = LoadConfig {
+                profile: Some(profile.clone()),
+                clients,
+                ..config(schedule, 2_000.0, phases(500, 500, 10_000))
+            };
+            let clients: Vec<Vec<Planned>> = (0..clients).map(|client| all(&config, 7, client)).collect();
+            assert!(clients.iter().all(|all| all.is_sorted_by(|a, b| a.at_ns <= b.at_ns)));
+            assert!(clients.iter().all(|all| all.len() as u64 <= count_max(&config)));
+            let mut times: Vec<f64> = clients.iter().flatten().map(|it| it.at_ns).filter(|&ns| ns >= 1e9).collect();
+            times.sort_unstable_by(f64::total_cmp);
+            let distance = distance(&times, 1e9, &profile);
+            let limit = limit * clients.len() as f64;
+            assert!(distance <= limit, "{schedule:?} of {} clients: {distance} exceeds {limit}", clients.len());
+            let is_in_pause = |ns: &f64| (3.000_001e9..3.999_999e9).contains(ns);
+            assert!(!times.iter().any(is_in_pause));
+            let before = clients.iter().flatten().filter(|it| (5e8..1e9).contains(&it.at_ns)).count();
+            let expected = profile.first_per_s() / 2.0;
+            assert!((before as f64 - expected).abs() < 5.0 * expected.sqrt(), "{before}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn slices_of_a_profile_join_to_the_profile() {
+    let slices = Slices {
+        heat: 0,
+        contestants: 3,
+        contestant: 1,
+        slice_ns: 10_000_000,
+        gap_ns: 0,
+        guard_ns: 1_000_000,
+        seed: 7,
+    };
+    let whole = LoadConfig { profile: Some(profile()), ..config(Schedule::Poisson, 2_000.0, phases(0, 0, 10_000)) };
+    let divided = LoadConfig { slices: Some(slices), ..whole.clone() };
+    let (whole, divided) = (all(&whole, 7, 0), all(&divided, 7, 0));
+    assert_eq!(whole.len(), divided.len());
+    for (whole, divided) in whole.iter().zip(&divided) {
+        let (round, within) = ((whole.at_ns / 1e7) as u64, whole.at_ns % 1e7);
+        assert!((slices.start_ns(round) as f64 + within - divided.at_ns).abs() < 1.0, "{whole:?}: {divided:?}");
+    }
+}
+
+#[test]
+fn profile_with_a_pause_at_the_start_has_no_ramp() {
+    let segments = vec![Segment::hold(0.0, 1_000_000_000), Segment::hold(100.0, 1_000_000_000)];
+    let config = LoadConfig {
+        profile: Some(RateProfile { segments }),
+        ..config(Schedule::SlotRandom, 50.0, phases(500, 500, 2_000))
+    };
+    let all = all(&config, 7, 0);
+    assert_eq!((all.len(), all.iter().filter(|it| it.at_ns < 2e9).count()), (100, 0));
 }
 
 #[test]

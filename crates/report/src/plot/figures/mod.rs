@@ -110,6 +110,13 @@ pub const FIGURES: &[FigureSpec] = &[
         draw: over_window::service_time,
     },
     FigureSpec {
+        name: "rates",
+        title: "Offered and achieved rate over the window",
+        about: "Responses per second in each 32nd part of the measured window and, as a fainter line, planned requests per second. \
+                Both are medians of repeats. Only for a rate that changes over the window.",
+        draw: over_window::rates,
+    },
+    FigureSpec {
         name: "lag",
         title: "Send delay of the client",
         about: "Five percentiles of the time from the planned to the actual send. This time should be small compared with the \

@@ -1,5 +1,6 @@
 //! Figures over the measured window: the median of repeats in each of its parts.
 
+use load::LoadReport;
 use load::report::{Measured, PARTS};
 use stats::interval;
 
@@ -60,5 +61,34 @@ pub(super) fn service_time(data: &PlotData<'_>) -> Option<Chart> {
         let name = &data.architectures[architecture];
         format!("The median of {name}{at} varies most: between {} and {}.", format::time(low), format::time(high))
     });
+    Some(Chart { words, shape: Shape::Line, x: since_begin(&panels), y, panels })
+}
+
+/// Draws the offered and the achieved rate, unless the rate is constant.
+pub(super) fn rates(data: &PlotData<'_>) -> Option<Chart> {
+    let panels = data.lines(|comparison, row| {
+        let trials = data.trials(comparison, row);
+        let loads: Vec<&LoadReport> = trials.iter().filter_map(|record| record.load.as_ref()).collect();
+        let line = |counts: fn(&LoadReport) -> Option<&[u64; PARTS]>| -> Vec<Point> {
+            let point = |part: usize| {
+                let per_s = loads.iter().filter_map(|load| {
+                    load.planned_by_part?;
+                    Some(counts(load)?[part] as f64 / (load.window_ns as f64 / PARTS as f64 / 1e9))
+                });
+                let per_s = interval::median(&per_s.collect::<Vec<_>>())?;
+                let part_ns = loads.first()?.window_ns as f64 / PARTS as f64;
+                Some(Point { verdict: row.verdict, ..Point::new(part_ns * (part as f64 + 0.5), per_s) })
+            };
+            (0..PARTS).filter_map(point).collect()
+        };
+        vec![("", line(|it| it.completed_by_part.as_ref())), ("offered", line(|it| it.planned_by_part.as_ref()))]
+    })?;
+    let y = Axis::linear("requests/s", Form::Number, points(&panels).map(|point| point.y));
+    let most = |of: &str| {
+        let series = panels.iter().flat_map(|panel| &panel.series).filter(|series| series.of == of);
+        series.flat_map(|series| &series.points).map(|point| point.y).fold(0.0, f64::max)
+    };
+    let (achieved, offered) = (format::digits(most("")), format::digits(most("offered")));
+    let words = format!("The highest rate of any part is {achieved} responses/s of {offered} requests/s.");
     Some(Chart { words, shape: Shape::Line, x: since_begin(&panels), y, panels })
 }

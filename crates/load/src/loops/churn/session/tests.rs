@@ -1,5 +1,6 @@
 //! Behaviour of a client that no real server triggers reliably.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
@@ -37,7 +38,7 @@ fn request_whose_write_fails_counts_as_sent() {
         drop(peer);
         let due = churner.now();
         let slot = &mut churner.slots[0];
-        (slot.io, slot.state, slot.requests) = (Some(io.into()), State::Open, 1);
+        (slot.io, slot.state, slot.requests) = (Some(Socket::from(OwnedFd::from(io))), State::Open, 1);
         churner.send(0, due);
         let Recording { transactions, counts } = churner.engine.recorder.close();
         assert_eq!((counts.sent, counts.errors.reset, counts.errors.total()), (1, 1, 1));
@@ -82,7 +83,7 @@ fn timer_ends_with_its_connection() {
         let (io, _peer) = UnixStream::pair().unwrap();
         let now = churner.now();
         let slot = &mut churner.slots[0];
-        (slot.io, slot.state, slot.requests) = (Some(io.into()), State::Open, 1);
+        (slot.io, slot.state, slot.requests) = (Some(Socket::from(OwnedFd::from(io))), State::Open, 1);
         churner.wake_at(0, now + 1_000);
         churner.fail(0, Class::Reset);
         let due = churner.slots[0].exchange.due;

@@ -1,8 +1,9 @@
-//! Reads a column of muxbench's Parquet files: pages of 64-bit integers, plain or dictionary-encoded.
+//! Reads a column of a Parquet file: pages of numbers, plain or dictionary-encoded.
 
+use super::snappy;
 use super::thrift::{Structure, take, varint};
 
-/// Parquet's numbers of the page types and encodings in samples files.
+/// Parquet's numbers of the page types and encodings.
 const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
 const PLAIN: i64 = 0;
@@ -10,11 +11,54 @@ const PLAIN_DICTIONARY: i64 = 2;
 const RUNS: i64 = 3;
 const RUNS_OF_DICTIONARY: i64 = 8;
 
-const VALUE_BYTES: usize = 8;
+/// The largest size of a value, in bytes.
+const VALUE_BYTES_MAX: usize = 8;
+/// The limit of page headers and of statistics in them, besides a limit for values.
+const HEADERS_BYTES_MAX: usize = 4 << 10;
 
-#[derive(Clone, Copy, PartialEq)]
+/// The type of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Int32,
+    Int64,
+    /// Values are the bits of an `f64`.
+    Double,
+}
+
+impl Kind {
+    /// The type with this number in Parquet.
+    pub(super) fn of(number: i64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Int32),
+            2 => Some(Self::Int64),
+            5 => Some(Self::Double),
+            _ => None,
+        }
+    }
+
+    fn value_bytes(self) -> usize {
+        if self == Self::Int32 { 4 } else { 8 }
+    }
+
+    /// Decodes the first `count` values.
+    fn plain(self, bytes: &[u8], count: usize) -> Option<Vec<i64>> {
+        Some(match self {
+            Self::Int32 => {
+                let values = bytes.as_chunks().0.get(..count)?;
+                values.iter().map(|value| i32::from_le_bytes(*value).into()).collect()
+            }
+            Self::Int64 | Self::Double => {
+                let values = bytes.as_chunks().0.get(..count)?;
+                values.iter().map(|value| i64::from_le_bytes(*value)).collect()
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Compression {
     None,
+    Snappy,
     Zstd,
 }
 
@@ -23,6 +67,7 @@ impl Compression {
     pub(super) fn of(codec: i64) -> Option<Self> {
         match codec {
             0 => Some(Self::None),
+            1 => Some(Self::Snappy),
             6 => Some(Self::Zstd),
             _ => None,
         }
@@ -32,6 +77,7 @@ impl Compression {
         let content = match self {
             Self::None => bytes.to_vec(),
             // `content_bytes` bounds the memory.
+            Self::Snappy => snappy::decompress(bytes, content_bytes)?,
             Self::Zstd => zstd::bulk::decompress(bytes, content_bytes).ok()?,
         };
         (content.len() == content_bytes).then_some(content)
@@ -40,12 +86,12 @@ impl Compression {
 
 /// The limit of a decompressed page, in bytes. A valid page has at most about half of it.
 fn page_bytes_max(values: usize) -> usize {
-    64 + 2 * VALUE_BYTES * values
+    64 + 2 * VALUE_BYTES_MAX * values
 }
 
 /// The limit of a column's pages and dictionary, in bytes.
 pub(super) fn bytes_max(rows: usize) -> usize {
-    4 * page_bytes_max(rows)
+    4 * page_bytes_max(rows) + HEADERS_BYTES_MAX
 }
 
 /// Decodes the values of a column, with `None` for null. Returns `None` for invalid and foreign pages.
@@ -54,6 +100,7 @@ pub(super) fn read(
     rows: usize,
     compression: Compression,
     is_optional: bool,
+    kind: Kind,
 ) -> Option<Vec<Option<i64>>> {
     let (mut column, mut dictionary) = (Vec::new(), None);
     while column.len() < rows {
@@ -66,10 +113,10 @@ pub(super) fn read(
                 let values = header.count(1)?;
                 let is_known = [PLAIN, PLAIN_DICTIONARY].contains(&header.number(2)?);
                 // A dictionary has at most as many values as the column has rows.
-                if !is_known || values > rows || content_bytes != values * VALUE_BYTES {
+                if !is_known || values > rows || content_bytes != values * kind.value_bytes() {
                     return None;
                 }
-                dictionary = Some(plain(&compression.decompress(page, content_bytes)?, values)?);
+                dictionary = Some(kind.plain(&compression.decompress(page, content_bytes)?, values)?);
             }
             DATA => {
                 let header = head.structure(5)?;
@@ -83,7 +130,7 @@ pub(super) fn read(
                     if is_optional { levels(&mut page, header.number(3)?, values)? } else { vec![true; values] };
                 let count = are_present.iter().filter(|is_present| **is_present).count();
                 let found = match header.number(2)? {
-                    PLAIN => plain(page, count)?,
+                    PLAIN => kind.plain(page, count)?,
                     PLAIN_DICTIONARY | RUNS_OF_DICTIONARY => {
                         let dictionary: &Vec<i64> = dictionary.as_ref()?;
                         let width = *take(&mut page, 1)?.first()?;
@@ -99,12 +146,6 @@ pub(super) fn read(
         }
     }
     Some(column)
-}
-
-/// The first `count` values.
-fn plain(bytes: &[u8], count: usize) -> Option<Vec<i64>> {
-    let values = bytes.as_chunks().0.get(..count)?;
-    Some(values.iter().map(|value| i64::from_le_bytes(*value)).collect())
 }
 
 /// Whether each value of a page is present, from the levels that precede the values.
@@ -149,10 +190,10 @@ fn runs(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::samples::thrift::tests::{Field, written};
+    use crate::columnar::thrift::tests::{Field, written};
 
     /// An uncompressed data page.
-    pub(in crate::samples) fn page(values: i64, encoding: i64, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn page(values: i64, encoding: i64, bytes: &[u8]) -> Vec<u8> {
         let about = Field::Structure(vec![
             (1, Field::Number(values)),
             (2, Field::Number(encoding)),
@@ -163,7 +204,7 @@ pub(crate) mod tests {
     }
 
     /// A dictionary that claims this number of values.
-    pub(in crate::samples) fn dictionary(values: i64, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn dictionary(values: i64, bytes: &[u8]) -> Vec<u8> {
         let about = Field::Structure(vec![(1, Field::Number(values)), (2, Field::Number(PLAIN))]);
         headed(DICTIONARY, bytes.len() as i64, (7, about), bytes)
     }
@@ -177,7 +218,7 @@ pub(crate) mod tests {
 
     /// A run that repeats a one-byte number.
     fn run(length: u64, number: u8) -> Vec<u8> {
-        let mut bytes = crate::samples::thrift::tests::varint_of(length << 1);
+        let mut bytes = crate::columnar::thrift::tests::varint_of(length << 1);
         bytes.push(number);
         bytes
     }
@@ -190,27 +231,44 @@ pub(crate) mod tests {
             [dictionary(2, &values), page(9, RUNS_OF_DICTIONARY, &of_dictionary), page(2, PLAIN, &values)].concat();
         // The first data page needs six of the eight packed values, and none of the last run.
         let all = [-1, -1, -1, 7, -1, 7, 7, 7, 7, 7, -1].map(Some);
-        assert_eq!(read(&pages, 11, Compression::None, false).unwrap(), all);
-        assert_eq!(read(&pages, 12, Compression::None, false), None, "the pages have only 11 rows");
-        assert_eq!(read(&pages, 8, Compression::None, false), None, "the first data page has 9 rows");
+        assert_eq!(read(&pages, 11, Compression::None, false, Kind::Int64).unwrap(), all);
+        assert_eq!(read(&pages, 12, Compression::None, false, Kind::Int64), None, "the pages have only 11 rows");
+        assert_eq!(read(&pages, 8, Compression::None, false, Kind::Int64), None, "the first data page has 9 rows");
+    }
+
+    #[test]
+    fn values_have_the_type_of_their_column() {
+        let numbers = [7_i32, -1].map(i32::to_le_bytes).concat();
+        let read = |bytes: &[u8], kind| read(&page(2, PLAIN, bytes), 2, Compression::None, false, kind);
+        assert_eq!(read(&numbers, Kind::Int32).unwrap(), [Some(7), Some(-1)]);
+        assert_eq!(read(&numbers, Kind::Int64), None);
+        let floats = [1.5_f64, -0.25].map(f64::to_le_bytes).concat();
+        let values = read(&floats, Kind::Double).unwrap();
+        assert_eq!(
+            values.into_iter().flatten().map(|bits| f64::from_bits(bits as u64)).collect::<Vec<_>>(),
+            [1.5, -0.25]
+        );
     }
 
     #[test]
     fn rows_may_be_null() {
         let levels = |levels: &[u8]| [&(levels.len() as u32).to_le_bytes()[..], levels].concat();
         let bytes = [levels(&[3, 0b101]), 9_i64.to_le_bytes().to_vec(), 8_i64.to_le_bytes().to_vec()].concat();
-        let column = read(&page(4, PLAIN, &bytes), 4, Compression::None, true);
+        let column = read(&page(4, PLAIN, &bytes), 4, Compression::None, true, Kind::Int64);
         assert_eq!(column.unwrap(), [Some(9), None, Some(8), None]);
-        assert_eq!(read(&page(4, PLAIN, &bytes[..20]), 4, Compression::None, true), None);
-        assert_eq!(read(&page(3, PLAIN, &levels(&run(3, 0))), 3, Compression::None, true).unwrap(), [None; 3]);
+        assert_eq!(read(&page(4, PLAIN, &bytes[..20]), 4, Compression::None, true, Kind::Int64), None);
+        assert_eq!(
+            read(&page(3, PLAIN, &levels(&run(3, 0))), 3, Compression::None, true, Kind::Int64).unwrap(),
+            [None; 3]
+        );
     }
 
     #[test]
     fn impossible_pages_are_refused() {
         let seven = 7_i64.to_le_bytes();
-        let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Compression::None, false);
+        let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Compression::None, false, Kind::Int64);
         let with_dictionary = |bytes: &[u8]| read(&[dictionary(1, &seven), page(100, RUNS_OF_DICTIONARY, bytes)]);
-        assert!(with_dictionary(&[&[0][..], &crate::samples::thrift::tests::varint_of(200)].concat()).is_some());
+        assert!(with_dictionary(&[&[0][..], &crate::columnar::thrift::tests::varint_of(200)].concat()).is_some());
         assert_eq!(with_dictionary(&[&[1][..], &run(100, 1)].concat()), None, "a number beyond the dictionary");
         assert_eq!(with_dictionary(&[&[33][..], &run(100, 0), &[0; 8]].concat()), None, "numbers of 33 bits");
         assert_eq!(with_dictionary(&[&[1][..], &[0x81; 11]].concat()), None, "an endless length");
@@ -235,12 +293,16 @@ pub(crate) mod tests {
         assert!(bomb.len() < 2_000);
         let content_bytes = 8 << 20;
         let data = headed(DATA, content_bytes, about(5, 10), &bomb);
-        assert_eq!(read(&data, 10, Compression::Zstd, false), None);
+        assert_eq!(read(&data, 10, Compression::Zstd, false, Kind::Int64), None);
         let of_dictionary = headed(DICTIONARY, content_bytes, about(7, 1 << 20), &bomb);
-        assert_eq!(read(&of_dictionary, 10, Compression::Zstd, false), None, "a dictionary with more values than rows");
+        assert_eq!(
+            read(&of_dictionary, 10, Compression::Zstd, false, Kind::Int64),
+            None,
+            "a dictionary with more values than rows"
+        );
         let understated = headed(DATA, 80, about(5, 10), &bomb);
-        assert_eq!(read(&understated, 10, Compression::Zstd, false), None);
+        assert_eq!(read(&understated, 10, Compression::Zstd, false, Kind::Int64), None);
         let honest = headed(DATA, 80, about(5, 10), &zstd::bulk::compress(&[0; 80], 1).unwrap());
-        assert_eq!(read(&honest, 10, Compression::Zstd, false).unwrap(), [Some(0); 10]);
+        assert_eq!(read(&honest, 10, Compression::Zstd, false, Kind::Int64).unwrap(), [Some(0); 10]);
     }
 }

@@ -144,7 +144,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A field to be written.
-    pub(in crate::samples) enum Field {
+    pub(crate) enum Field {
         Number(i64),
         Bytes(&'static [u8]),
         Structure(Vec<(i64, Field)>),
@@ -153,7 +153,7 @@ pub(crate) mod tests {
     }
 
     /// Encodes a structure with these numbered fields.
-    pub(in crate::samples) fn written(fields: &[(i64, Field)]) -> Vec<u8> {
+    pub(crate) fn written(fields: &[(i64, Field)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, field) in fields {
             let (kind, value) = match field {
@@ -173,7 +173,7 @@ pub(crate) mod tests {
         bytes
     }
 
-    pub(in crate::samples) fn varint_of(mut number: u64) -> Vec<u8> {
+    pub(crate) fn varint_of(mut number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while number >= 0x80 {
             bytes.push(number as u8 | 0x80);

@@ -1,0 +1,130 @@
+//! The gate: how much worse a new build of a server may be than an old one, for each figure.
+
+use serde::{Deserialize, Serialize};
+
+use super::trial::Trial;
+use crate::spec::Candidate;
+
+/// The bytes that a gate adds to the user memory of a connection. A server of ours has 40 B; without this addition, one page more
+/// for all connections together would be a large change.
+const MEMORY_FLOOR_BYTES: f64 = 1024.0;
+
+/// The goal of a gate: to know whether each figure is within its limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateGoal {
+    /// The old build. All other trials, and its placebo, are the new build.
+    pub old: Candidate,
+    /// The limits, each figure at most once.
+    pub limits: Vec<GateLimit>,
+    /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
+    pub time_max_ns: u64,
+}
+
+impl GateGoal {
+    /// Tests whether a trial runs the old build.
+    pub fn is_old(&self, trial: &Trial) -> bool {
+        trial.architecture == self.old && !trial.is_placebo
+    }
+}
+
+/// The tolerance of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateLimit {
+    /// The figure.
+    pub figure: GateFigure,
+    /// The change for the worse that is tolerated, as a share of the old build's value; of errors, as a difference.
+    pub tolerance: f64,
+    /// Whether the gate needs this figure. Other figures are left out if they cannot be measured.
+    pub is_required: bool,
+}
+
+/// A figure that a gate limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateFigure {
+    /// The median service time.
+    P50,
+    /// The 90th percentile of the service time.
+    P90,
+    /// The 99th percentile of the service time.
+    P99,
+    /// Responses per second.
+    Rate,
+    /// CPU time of the server per request.
+    Cpu,
+    /// User memory of the server per connection.
+    Memory,
+    /// The share of requests that failed.
+    Errors,
+}
+
+impl GateFigure {
+    /// All figures with their names and default tolerances. On a virtual machine, p99 measures the pauses of the host, which differ
+    /// by a factor of two from repeat to repeat; no gate can decide it.
+    pub const ALL: [(Self, &str, Option<f64>); 7] = [
+        (Self::P50, "p50", Some(0.025)),
+        (Self::P90, "p90", Some(0.35)),
+        (Self::P99, "p99", None),
+        (Self::Rate, "rate", Some(0.05)),
+        (Self::Cpu, "cpu", Some(0.1)),
+        (Self::Memory, "memory", Some(0.1)),
+        (Self::Errors, "errors", Some(0.001)),
+    ];
+
+    /// Returns the name in flags and reports.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(figure, ..)| *figure == self).map_or("", |(_, name, _)| name)
+    }
+
+    /// Returns how much worse the new build is: the logarithm of the ratio; of errors, the difference.
+    pub fn excess(self, [old, new]: [f64; 2]) -> f64 {
+        match self {
+            Self::Errors => new - old,
+            Self::Rate => (old / new).ln(),
+            Self::Memory => ((new + MEMORY_FLOOR_BYTES) / (old + MEMORY_FLOOR_BYTES)).ln(),
+            Self::P50 | Self::P90 | Self::P99 | Self::Cpu => (new / old).ln(),
+        }
+    }
+
+    /// Returns the excess that corresponds to a tolerance.
+    pub fn limit(self, tolerance: f64) -> f64 {
+        match self {
+            Self::Errors => tolerance,
+            Self::Rate => -(1.0 - tolerance).ln(),
+            _ => (1.0 + tolerance).ln(),
+        }
+    }
+
+    /// Returns the change of the figure that corresponds to an excess: a share of the old build's value; of errors, the difference.
+    pub fn change(self, excess: f64) -> f64 {
+        match self {
+            Self::Errors => excess,
+            Self::Rate => (-excess).exp() - 1.0,
+            _ => excess.exp() - 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_for_the_worse_are_positive_excesses() {
+        for (figure, name, tolerance) in GateFigure::ALL {
+            assert_eq!(serde_json::to_value(figure).unwrap(), name);
+            let tolerance = tolerance.unwrap_or(0.5);
+            let worse = match figure {
+                GateFigure::Rate => [100.0, 100.0 * (1.0 - tolerance)],
+                GateFigure::Errors => [0.0, tolerance],
+                GateFigure::Memory => [100.0, (100.0 + MEMORY_FLOOR_BYTES) * (1.0 + tolerance) - MEMORY_FLOOR_BYTES],
+                _ => [100.0, 100.0 * (1.0 + tolerance)],
+            };
+            let excess = figure.excess(worse);
+            assert!(excess > 0.0 && (excess - figure.limit(tolerance)).abs() < 1e-12, "{name}");
+            let change = if figure == GateFigure::Rate { -tolerance } else { tolerance };
+            assert!((figure.change(excess) - change).abs() < 1e-12, "{name}");
+            assert_eq!(figure.excess([worse[0]; 2]), 0.0, "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `[workload.trace]`: recorded arrivals to replay.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::units::Time;
+use crate::trace;
+
+/// Recorded arrivals, which the window replays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Trace {
+    /// The file: CSV or Parquet, such as the samples of a run.
+    pub file: PathBuf,
+    /// The speed of the replay relative to the recording.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub speed: f64,
+    /// The start of the replayed part, after the first arrival of the file.
+    pub from: Option<Time>,
+    /// The length of the replayed part in the recording. By default, it reaches to the last arrival.
+    pub length: Option<Time>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn is_one(speed: &f64) -> bool {
+    *speed == 1.0
+}
+
+impl Trace {
+    /// The replay of a whole file at its own speed.
+    pub fn of(file: PathBuf) -> Self {
+        Self { file, speed: one(), from: None, length: None }
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.from.map_or(0, |from| from.0)
+    }
+
+    /// Checks the values. An error begins with the key, as `speed: ...`.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !(self.speed > 0.0 && self.speed.is_finite()) {
+            return Err("speed: must be a finite number above 0, such as 2".to_owned());
+        }
+        match self.length {
+            Some(Time(0)) => Err("length: must be longer than 0".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the file to count the arrivals and, if `with_sizes`, to collect the sizes of responses. An error begins with the key.
+    pub(super) fn scan(&self, with_sizes: bool) -> Result<load::config::Trace, String> {
+        let part = (self.start_ns(), self.length.map(|length| length.0));
+        let scanned = trace::scan(&self.file, part, self.speed, with_sizes);
+        scanned.map_err(|error| format!("file: {error:#}"))
+    }
+
+    /// A replay with one arrival, for checks that do not read the file.
+    pub(super) fn unread(&self) -> load::config::Trace {
+        load::config::Trace {
+            file: self.file.clone(),
+            from_ns: self.start_ns(),
+            length_ns: self.length.map_or(1_000_000_000, |length| length.0),
+            speed: self.speed,
+            requests: 1,
+            has_connections: false,
+            response_bytes: Vec::new(),
+        }
+    }
+}

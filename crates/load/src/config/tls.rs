@@ -1,0 +1,19 @@
+//! TLS of the client's connections as plain data.
+
+use serde::{Deserialize, Serialize};
+
+/// TLS of the client's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsConfig {
+    /// The name in the server's certificate: a host name or an IP address.
+    pub server_name: String,
+    /// Whether the client accepts any certificate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_insecure: bool,
+    /// The trusted certificates in PEM format; by default, those of the client's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+    /// Whether every connection makes a full handshake, although the server offers to resume sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_resumes: bool,
+}

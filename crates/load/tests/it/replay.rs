@@ -1,0 +1,140 @@
+//! Replays of recorded arrivals.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Phases, Trace};
+use muxbench_load::{Arrivals, Event, Listener, LoadConfig, LoadError, Outcome};
+use wire::ServiceSpec;
+
+use crate::server::{answer_all, server, service};
+
+/// Arrivals from memory instead of a file.
+struct Recorded(Vec<Arrival>);
+
+impl Listener for Recorded {
+    fn on(&mut self, _event: Event) {}
+
+    fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
+        assert_eq!(trace.file, Path::new("a.csv"));
+        Ok(Box::new(self.0.clone().into_iter().map(Ok)))
+    }
+}
+
+/// Creates a replay of 200 arrivals in 200 ms, of which every second one comes 0.3 ms early.
+fn replay(config: LoadConfig) -> (LoadConfig, Vec<Arrival>) {
+    let arrival = |at: u64| {
+        let (connection, response_bytes) = (None, None);
+        Arrival { at_ns: (at * 1_000_000 - at % 2 * 300_000) as f64, connection, response_bytes }
+    };
+    let trace = Trace {
+        file: "a.csv".into(),
+        from_ns: 0,
+        length_ns: 400_000_000,
+        speed: 2.0,
+        requests: 200,
+        has_connections: false,
+        response_bytes: Vec::new(),
+    };
+    let phases = Phases {
+        ramp_ns: 50_000_000,
+        warm_up_ns: 50_000_000,
+        measure_ns: trace.window_ns(),
+        cool_down_ns: 60_000_000_000,
+    };
+    let rate_per_s = Some(trace.rate_per_s());
+    let timeout_ns = 60_000_000_000;
+    let config = LoadConfig { connections: 10, rate_per_s, phases, timeout_ns, trace: Some(trace), ..config };
+    (config, (0..200).map(arrival).collect())
+}
+
+fn run(config: &LoadConfig, arrivals: &[Arrival]) -> Result<Outcome, LoadError> {
+    muxbench_load::run_with(config, &mut Recorded(arrivals.to_vec()))
+}
+
+#[test]
+fn each_client_sends_its_share_at_the_recorded_times() {
+    let (config, arrivals) = replay(LoadConfig::new(server(answer_all), service()));
+    for clients in [1, 3] {
+        let Outcome { report, samples, .. } = run(&LoadConfig { clients, ..config.clone() }, &arrivals).unwrap();
+        assert_eq!((report.planned, report.completed, report.errors.total()), (200, 200, 0), "{report:?}");
+        assert_eq!(report.planned_by_part.unwrap().iter().sum::<u64>(), 200);
+        assert!(report.fit.is_some(), "the sends are tested against the recorded times");
+        for (sample, arrival) in samples.iter().zip(&arrivals) {
+            assert!((sample.planned_ns - arrival.at_ns as i64).abs() < 1_000, "{sample:?}: {arrival:?}");
+        }
+    }
+}
+
+#[test]
+fn recorded_connections_are_used_over_all_clients() {
+    let (mut config, mut arrivals) = replay(LoadConfig::new(server(answer_all), service()));
+    for (number, arrival) in (0..).zip(&mut arrivals) {
+        arrival.connection = Some(number * 7);
+    }
+    config.trace.as_mut().unwrap().has_connections = true;
+    for clients in [1, 4] {
+        let Outcome { samples, .. } = run(&LoadConfig { clients, ..config.clone() }, &arrivals).unwrap();
+        let used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
+        let expected: Vec<u32> = (0..200).map(|number| number * 7 % 10).collect();
+        assert_eq!(used, expected, "{clients} clients");
+    }
+    // Two processes divide the connections.
+    let parts = LoadConfig { processes: 2, ..config }.parts();
+    let counts = parts.iter().map(|part| run(part, &arrivals).unwrap().samples.len());
+    assert_eq!(counts.sum::<usize>(), 200);
+}
+
+/// Answers HTTP requests to `/bytes/N`, and notes the sizes.
+fn answer_sizes(mut stream: TcpStream, sizes: &Mutex<Vec<usize>>) -> Option<()> {
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).ok()?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let bytes = head.split(' ').nth(1)?.strip_prefix("/bytes/")?.parse().ok()?;
+        sizes.lock().unwrap().push(bytes);
+        let body = "x".repeat(bytes);
+        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{body}").as_bytes()).ok()?;
+    }
+}
+
+#[test]
+fn recorded_sizes_select_the_requests() {
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let seen = sizes.clone();
+    let target = server(move |stream| _ = answer_sizes(stream, &seen));
+    let targets = [3, 50].map(|bytes| HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes)));
+    let http = HttpTraffic::new(targets.to_vec());
+    let service = ServiceSpec::Http { folder: None };
+    let (mut config, mut arrivals) = replay(LoadConfig { http: Some(http), ..LoadConfig::new(target, service) });
+    config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, ..config.phases };
+    config.trace.as_mut().unwrap().response_bytes = vec![3, 50];
+    for (number, arrival) in arrivals.iter_mut().enumerate() {
+        arrival.response_bytes = Some(if number % 5 == 0 { 50 } else { 3 });
+    }
+    let Outcome { report, .. } = run(&config, &arrivals).unwrap();
+    assert_eq!((report.planned, report.completed, report.errors.total()), (200, 200, 0), "{report:?}");
+    // Each of the 10 connections was verified by a request in turn.
+    let large = sizes.lock().unwrap().iter().filter(|&&bytes| bytes == 50).count();
+    assert_eq!((large, sizes.lock().unwrap().len()), (40 + 5, 200 + 10));
+    arrivals[7].response_bytes = Some(4);
+    assert!(run(&config, &arrivals).unwrap_err().to_string().contains("a.csv has changed since the plan was made"));
+}
+
+#[test]
+fn changed_file_is_refused() {
+    let (config, arrivals) = replay(LoadConfig::new(server(answer_all), service()));
+    let longer = [&arrivals[..], &arrivals[199..]].concat();
+    for changed in [&arrivals[1..], &longer[..]] {
+        let error = run(&config, changed).unwrap_err().to_string();
+        assert_eq!(error, "workload.trace: a.csv has changed since the plan was made; start a new run");
+    }
+    let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("this client does not read a.csv"), "{error}");
+}

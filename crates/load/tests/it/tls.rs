@@ -1,0 +1,229 @@
+//! HTTP over TLS, against a small server with a certificate of its own.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Phases, Schedule, TlsConfig};
+use muxbench_load::report::TlsReport;
+use muxbench_load::{LoadConfig, Outcome};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+use wire::ServiceSpec;
+
+/// The size of a body that takes many records and fills a socket's buffer.
+const LARGE_BYTES: usize = 3 << 20;
+
+/// A certificate for `localhost`, its key, a certificate with another key, and one for `localhost` that is an authority.
+const CERTIFICATE: &str = include_str!("../tls/localhost.pem");
+const KEY: &str = include_str!("../tls/localhost.key");
+const OTHER: &str = include_str!("../tls/other.pem");
+const AUTHORITY: &str = include_str!("../tls/authority.pem");
+
+/// The end of each response of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Chunked,
+    /// The response has no length. TLS announces the end of the connection.
+    Announced,
+    /// The response has no length. The connection ends without an announcement.
+    CutOff,
+}
+
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// Reads a request; returns its head and the size of its body.
+fn read_request(stream: &mut Stream) -> Option<(String, usize)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?.parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    body.iter().all(|byte| *byte == b'x').then_some((head, length))
+}
+
+/// Responds to a POST with 201 and content as long as the request's body. Returns whether further requests may follow.
+fn respond(stream: &mut Stream, end: End) -> Option<bool> {
+    let (head, length) = read_request(stream)?;
+    assert!(head.starts_with("POST /orders HTTP/1.1\r\nHost: localhost\r\n"), "{head}");
+    let content = "y".repeat(length);
+    let response = match end {
+        End::Chunked => format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n"),
+        End::Announced | End::CutOff => format!("\r\n{content}"),
+    };
+    stream.write_all(format!("HTTP/1.1 201 Created\r\n{response}").as_bytes()).and_then(|()| stream.flush()).ok()?;
+    if end == End::Announced {
+        stream.conn.send_close_notify();
+        stream.flush().ok()?;
+    }
+    Some(end == End::Chunked)
+}
+
+/// Starts a server on a free port.
+fn server(versions: &[&'static SupportedProtocolVersion], end: End) -> SocketAddr {
+    server_with(CERTIFICATE, versions, end)
+}
+
+fn server_with(certificate: &str, versions: &[&'static SupportedProtocolVersion], end: End) -> SocketAddr {
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+    let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = builder.with_protocol_versions(versions).unwrap().with_no_client_auth();
+    let config = Arc::new(builder.with_single_cert(vec![certificate], key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            stream.set_nodelay(true).unwrap();
+            let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
+            thread::spawn(move || while respond(&mut stream, end) == Some(true) {});
+        }
+    });
+    address
+}
+
+fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
+    let post = HttpTarget {
+        method: "POST".into(),
+        body: Some(Body(vec![b'x'; body_bytes])),
+        ..HttpTarget::get("/orders", Some(body_bytes as u64))
+    };
+    let http = HttpTraffic {
+        host: Some("localhost".into()),
+        status: ExpectedStatus::Exact(201),
+        tls: Some(tls),
+        ..HttpTraffic::new(vec![post])
+    };
+    LoadConfig {
+        connections: 4,
+        rate_per_s: Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 }),
+        http: Some(http),
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
+        ..LoadConfig::new(target, ServiceSpec::Http { folder: None })
+    }
+}
+
+fn trusting(pem: &str) -> TlsConfig {
+    TlsConfig { server_name: "localhost".into(), ca: Some(pem.into()), ..TlsConfig::default() }
+}
+
+/// Runs a load; returns the number of responses and the handshakes.
+fn run(config: &LoadConfig) -> (u64, TlsReport) {
+    let Outcome { report, .. } = muxbench_load::run(config, &mut |_| ()).unwrap();
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    let http = report.http.unwrap();
+    assert_eq!(http.statuses.keys().collect::<Vec<_>>(), [&201]);
+    assert_eq!(http.first_byte.distribution.count, report.completed);
+    (report.completed, http.tls.unwrap())
+}
+
+fn error_of(target: SocketAddr, tls: TlsConfig) -> String {
+    muxbench_load::run(&config(target, 7, tls), &mut |_| ()).map(drop).unwrap_err().to_string()
+}
+
+fn closed(config: LoadConfig) -> LoadConfig {
+    LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..config }
+}
+
+#[test]
+fn lasting_connections_post_over_tls() {
+    for (version, cipher) in [(&TLS13, "TLS13_"), (&TLS12, "TLS_")] {
+        let target = server(&[version], End::Chunked);
+        for body_bytes in [7, LARGE_BYTES] {
+            let open = config(target, body_bytes, trusting(CERTIFICATE));
+            for config in [closed(open.clone()), open] {
+                let (completed, tls) = run(&config);
+                let handshakes = tls.full.distribution.count + tls.resumed.distribution.count;
+                assert!(completed > 0 && handshakes == 4, "{completed} responses, {handshakes} handshakes");
+                assert!(tls.cipher.starts_with(cipher), "{}", tls.cipher);
+            }
+        }
+    }
+}
+
+#[test]
+fn short_lived_connections_resume_sessions_unless_forbidden() {
+    let target = server(&[&TLS13], End::Chunked);
+    for never_resumes in [false, true] {
+        let tls = TlsConfig { never_resumes, ..trusting(CERTIFICATE) };
+        for config in [closed(config(target, 7, tls.clone())), config(target, 7, tls)] {
+            let (completed, tls) = run(&LoadConfig { requests_per_connection: Some(2), ..config });
+            let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
+            assert!(completed > 0 && (resumed == 0) == never_resumes, "{full} full, {resumed} resumed");
+            assert!(full > 0 || !never_resumes);
+        }
+    }
+}
+
+#[test]
+fn response_without_length_needs_an_announced_end() {
+    let once = |end| LoadConfig {
+        requests_per_connection: Some(1),
+        ..config(server(&[&TLS13], end), 7, trusting(CERTIFICATE))
+    };
+    for config in [closed(once(End::Announced)), once(End::Announced)] {
+        assert!(run(&config).0 > 0);
+    }
+    let error = muxbench_load::run(&once(End::CutOff), &mut |_| ()).map(drop).unwrap_err().to_string();
+    assert!(error.contains(": short ("), "{error}");
+}
+
+#[test]
+fn untrusted_certificate_is_rejected_unless_insecure() {
+    let target = server(&[&TLS13], End::Chunked);
+    let other_name = TlsConfig { server_name: "example.org".into(), ..trusting(CERTIFICATE) };
+    for wrong in [trusting(OTHER), other_name, TlsConfig { ca: None, ..trusting("") }] {
+        let error = error_of(target, wrong);
+        assert!(error.contains("--cacert FILE"), "{error}");
+    }
+    assert!(error_of(target, trusting("no certificate")).contains("--cacert has no certificate"));
+    run(&config(target, 7, TlsConfig { is_insecure: true, ..trusting(OTHER) }));
+}
+
+#[test]
+fn trusted_authority_may_be_the_certificate_of_a_server() {
+    let target = server_with(AUTHORITY, &[&TLS13], End::Chunked);
+    run(&config(target, 7, trusting(AUTHORITY)));
+    let other_name = TlsConfig { server_name: "example.org".into(), ..trusting(AUTHORITY) };
+    for wrong in [trusting(CERTIFICATE), other_name] {
+        let error = error_of(target, wrong);
+        assert!(error.contains("--cacert FILE"), "{error}");
+    }
+}
+
+/// Starts a server without TLS, which ends each connection after these bytes.
+fn plain_server(response: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let _ = (&stream).read(&mut [0; 1024]);
+            let _ = (&stream).write_all(response);
+        }
+    });
+    target
+}
+
+#[test]
+fn server_without_tls_is_named_in_the_error() {
+    let target = plain_server(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let error = error_of(target, trusting(CERTIFICATE));
+    assert!(error.contains(": tls (") && error.contains("write http://"), "{error}");
+}
+
+#[test]
+fn error_suggests_https_if_the_server_closes_plain_connections() {
+    let mut config = config(plain_server(b""), 7, TlsConfig::default());
+    config.http.as_mut().unwrap().tls = None;
+    let error = muxbench_load::run(&config, &mut |_| ()).map(drop).unwrap_err().to_string();
+    assert!(error.contains(": short (") && error.contains("write https://"), "{error}");
+}

@@ -1,0 +1,260 @@
+//! `muxbench gate`: whether a new build of a server is slower than an old one.
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use harness::host::Host;
+use harness::model::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, VerdictKind};
+use harness::plan::Plan;
+use harness::spec::units::{Rate, Share, Time};
+use harness::spec::{Experiment, OneOrMany};
+use harness::strategy::gate::{GateOutcome, REPEATS_MAX};
+use report::model::gate_history::{GateEntry, GateHistory};
+use report::{GateReport, export, format, text};
+
+use crate::exit::{NO_VALID_TRIAL, SLOWER, UNDECIDED};
+use crate::options::execution::ExecutionArgs;
+use crate::options::setup::{SetupArgs, checked};
+use crate::{execution, files, output};
+
+/// The default of `--budget`, in nanoseconds.
+const BUDGET_NS: u64 = 90_000_000_000;
+const HEADING: &str = "Gate";
+
+/// Test whether a new build of a server is slower than an old one
+///
+/// Both builds are up at the same time and take turns to be loaded. Each repeat starts them anew. The gate ends when a figure of
+/// the new build is worse by more than its tolerance (exit code 1), when all are known to be within tolerance (0), or at the end
+/// of the budget (2, also for failures).
+///
+/// A build that is no slower fails in at most 5 % of gates, and one with a figure beyond its tolerance passes in at most 5 %.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench gate './old {port}' './new {port}' --service http --allow-exec
+  muxbench gate http://127.0.0.1:8080/ http://127.0.0.1:8081/ --rate 5000
+  muxbench gate old new --exec old='...' --exec new='...' --allow-exec
+  muxbench gate epoll io_uring --limit p50=3%,memory=off --budget 3min
+  muxbench gate epoll epoll                     # noise: a build against itself
+  muxbench gate OLD NEW --markdown --junit gate.xml --history gate.jsonl
+  muxbench report gate.jsonl --figures plots    # changes from build to build")]
+pub struct Args {
+    /// Old build: command with {port}, URL, name or architecture
+    ///
+    /// A name is that of an --exec or --target
+    #[arg(value_name = "OLD", required_unless_present = "resume")]
+    old: Option<String>,
+    /// New build, in the same forms
+    #[arg(value_name = "NEW", required_unless_present = "resume")]
+    new: Option<String>,
+    /// Tolerances of figures, as in p50=3%,memory=off
+    ///
+    /// Comma-separated; `off` leaves a figure out [default: p50=2.5%, p90=35%, p99=off, rate=5%, cpu=10% (CPU time a request),
+    /// memory=10% (a connection), errors=0.1% (more requests that fail)]
+    #[arg(long, value_name = "FIGURE=SHARE", value_delimiter = ',', help_heading = HEADING)]
+    limit: Vec<Tolerance>,
+    /// Longest time of the run [default: 90s]
+    ///
+    /// The first repeat always runs
+    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    budget: Option<Time>,
+    /// Write the result as JUnit XML, for CI systems
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    junit: Option<PathBuf>,
+    /// Append the result, and look for lasting changes
+    ///
+    /// Each gate is a line of JSON
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    history: Option<PathBuf>,
+    /// Name of the new build in the history, such as a commit [default: the start time]
+    #[arg(long, value_name = "TEXT", requires = "history", help_heading = "Results")]
+    label: Option<String>,
+    /// Requests/s, as in 2k or 2000/s [default: 2000]
+    ///
+    /// Several rates, comma-separated, make several workloads
+    #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
+    rate: Vec<Rate>,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    execution: ExecutionArgs,
+}
+
+/// The tolerance of a figure; `None` leaves the figure out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tolerance {
+    figure: GateFigure,
+    tolerance: Option<f64>,
+}
+
+impl FromStr for Tolerance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || GateFigure::ALL.map(|(_, name, _)| name).join(", ");
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            format!(
+                "invalid tolerance `{text}`: expected FIGURE=SHARE, as in p50=5%, where FIGURE is one of {}",
+                known()
+            )
+        })?;
+        let figure = GateFigure::ALL.into_iter().find(|(_, known, _)| *known == name);
+        let (figure, ..) = figure.ok_or_else(|| format!("unknown figure `{name}`: expected one of {}", known()))?;
+        let tolerance = match value {
+            "off" => None,
+            share => {
+                let Share(share) = share.parse().map_err(|error: harness::spec::units::UnitError| error.to_string())?;
+                Some(share)
+            }
+        };
+        if figure == GateFigure::Rate && tolerance == Some(1.0) {
+            return Err("rate=100% tolerates any rate; write rate=off".to_owned());
+        }
+        Ok(Self { figure, tolerance })
+    }
+}
+
+/// Returns the limits of all figures: the given tolerances, and the defaults of the others.
+fn limits(given: &[Tolerance]) -> anyhow::Result<Vec<GateLimit>> {
+    let limit = |(figure, _, default)| {
+        let given = given.iter().rev().find(|limit| limit.figure == figure);
+        let tolerance = given.map_or(default, |limit| limit.tolerance)?;
+        Some(GateLimit { figure, tolerance, is_required: given.is_some() })
+    };
+    let limits: Vec<GateLimit> = GateFigure::ALL.into_iter().filter_map(limit).collect();
+    if limits.iter().all(|limit| limit.figure == GateFigure::Errors) {
+        bail!("--limit: a gate needs a figure besides errors; omit one of the figures that are off");
+    }
+    Ok(limits)
+}
+
+/// Runs a gate. A failure has the exit code of an undecided gate, because 1 means that the new build is slower.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    gate(args).or_else(|error| match error.downcast::<clap::Error>() {
+        Ok(usage) => Err(usage.into()),
+        Err(error) => {
+            output::note(format::visible(&format!("{error:#}")));
+            Ok(ExitCode::from(UNDECIDED))
+        }
+    })
+}
+
+fn gate(args: &Args) -> anyhow::Result<ExitCode> {
+    let limits = limits(&args.limit)?;
+    if let Some(path) = &args.history {
+        read_history(path)?;
+    }
+    let builds = match (&args.old, &args.new) {
+        (Some(old), Some(new)) => Some(args.setup.builds(old, new)?),
+        _ => None,
+    };
+    let builds = || builds.as_ref().context("OLD and NEW are missing");
+    let time_max_ns = args.budget.map_or(BUDGET_NS, |time| time.0);
+    let experiment = || {
+        let mut experiment = args.setup.experiment_of_builds(builds()?)?;
+        if !args.rate.is_empty() {
+            experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
+        }
+        experiment.repeats = repeats(&experiment, time_max_ns);
+        Ok(checked(&experiment)?.0)
+    };
+    let strategy = |plan: Plan, _: &Host| {
+        if let Some(trial) = plan.trials.iter().find(|trial| !trial.infeasible.is_empty()) {
+            bail!("{} cannot run on this host:\n{}", trial.label(), trial.infeasible.join("\n"));
+        }
+        Ok((plan, Strategy::Gate(GateGoal { old: builds()?.old.clone(), limits: limits.clone(), time_max_ns })))
+    };
+    let change = |header: &mut RunHeader| match header.strategy {
+        Strategy::Gate(_) => Ok(()),
+        _ => bail!("--resume: the run is no gate; try `muxbench run --resume`"),
+    };
+    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
+    let report = GateReport::of(&run).context("the run is no gate")?;
+    args.execution.format.print(&report, text::gate::render)?;
+    if !args.execution.format.json {
+        if args.execution.explain {
+            let summary = report::model::Summary::of(&run);
+            output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
+        }
+        let places = format!("Results: {0} (with all figures: muxbench report {0})\n", folder.display());
+        execution::print_places(&places, args.execution.format.markdown)?;
+    }
+    if let Some(code) = execution::code("gate", folder.display(), &run, ended) {
+        return Ok(code);
+    }
+    if let Some(path) = &args.junit {
+        files::write(path, export::junit::of(&report).as_bytes())?;
+    }
+    if let Some(path) = &args.history {
+        append(path, &GateEntry::new(&report, args.label.as_deref()))?;
+    }
+    let is_valid = run.records.iter().all(|record| record.verdict.kind == VerdictKind::Valid);
+    Ok(match report.outcome {
+        GateOutcome::Slower => ExitCode::from(SLOWER),
+        GateOutcome::Undecided => ExitCode::from(UNDECIDED),
+        GateOutcome::NotSlower if args.execution.strict && !is_valid => ExitCode::from(NO_VALID_TRIAL),
+        GateOutcome::NotSlower => ExitCode::SUCCESS,
+    })
+}
+
+/// Returns the number of repeats that fit into the budget.
+fn repeats(experiment: &Experiment, time_max_ns: u64) -> NonZeroU32 {
+    let phases = &experiment.phases;
+    let repeat_ns = 2 * (phases.ramp.0 + phases.warm_up.0 + phases.measure.0);
+    let count = (time_max_ns / repeat_ns.max(1) + 1).clamp(1, u64::from(REPEATS_MAX));
+    NonZeroU32::new(count as u32).expect("at least 1")
+}
+
+/// Reads a history that may not exist yet.
+fn read_history(path: &Path) -> anyhow::Result<GateHistory> {
+    let place = || format!("cannot read the history {}", path.display());
+    if !fs::exists(path).with_context(place)? {
+        return Ok(GateHistory::of(Vec::new()));
+    }
+    let bytes = harness::files::read(path).with_context(place)?;
+    GateHistory::parse(&String::from_utf8(bytes).with_context(place)?).with_context(place)
+}
+
+/// Appends a gate to a history, and prints the newest lasting change.
+fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
+    let line = serde_json::to_string(entry)? + "\n";
+    harness::files::append(path, line.as_bytes())
+        .with_context(|| format!("cannot append to {}; check its folder", path.display()))?;
+    let sentence = format::visible(&read_history(path)?.sentence);
+    output::note(format_args!("{}: {sentence}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_tolerances_replace_defaults_and_are_required() {
+        let given = ["p50=3%", "cpu=off", "errors=0.01"].map(|text| text.parse::<Tolerance>().unwrap());
+        let limits = limits(&given).unwrap();
+        let of = |figure| limits.iter().find(|limit| limit.figure == figure).map(|it| (it.tolerance, it.is_required));
+        assert_eq!(of(GateFigure::P50), Some((0.03, true)));
+        assert_eq!(of(GateFigure::P90), Some((0.35, false)));
+        assert_eq!((of(GateFigure::P99), of(GateFigure::Cpu)), (None, None));
+        assert_eq!(of(GateFigure::Errors), Some((0.01, true)));
+    }
+
+    #[test]
+    fn invalid_tolerances_name_valid_ones() {
+        for (text, words) in [
+            ("p50", "as in p50=5%"),
+            ("p95=5%", "expected one of p50, p90, p99, rate, cpu, memory, errors"),
+            ("p50=5", "such as"),
+            ("rate=100%", "rate=off"),
+        ] {
+            let error = text.parse::<Tolerance>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let off = GateFigure::ALL.into_iter().map(|(figure, ..)| Tolerance { figure, tolerance: None });
+        assert!(limits(&off.collect::<Vec<_>>()).unwrap_err().to_string().contains("besides errors"));
+    }
+}

@@ -1,0 +1,128 @@
+//! `muxbench observe`: the traffic of a running server, as a profile for other commands.
+
+use std::io::{IsTerminal, stderr};
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use harness::observe::flows::observe_capture;
+use harness::observe::{self, Observation};
+use harness::spec::units::Time;
+use report::format;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::options::format::FormatArgs;
+use crate::{exit, files, output};
+
+/// The default and the bounds of `--duration`.
+const DURATION: Time = Time(10_000_000_000);
+const DURATION_MIN: Time = Time(1_000_000_000);
+const DURATION_MAX: Time = Time(600_000_000_000);
+/// The round-trip time from which a lab shows an effect.
+const ROUND_TRIP_MIN_NS: u64 = 1_000_000;
+
+/// Observe a running server's traffic, and write it as a profile
+///
+/// Reads the kernel's counters of the server's TCP connections (sock_diag) several times a second. The server gets no request
+/// and needs no change. With --pcap reads a capture, which has the exact size and time of each message.
+///
+/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `compare`, `sweep`,
+/// `capacity` and `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench observe --port 8080 --output profile.toml
+  muxbench compare profile.toml --arch all
+  muxbench observe --pid 1234 --duration 1min --json
+  tcpdump -i any -s 100 -w server.pcap tcp port 8080
+  muxbench observe --pcap server.pcap --output profile.toml")]
+pub struct Args {
+    /// TCP port of the server, on this host or in the capture
+    #[arg(long, value_name = "PORT", required_unless_present_any = ["pid", "pcap"])]
+    port: Option<NonZeroU16>,
+    /// Process of the server on this host, which listens on one port
+    #[arg(long, value_name = "PID", conflicts_with_all = ["port", "pcap"])]
+    pid: Option<NonZeroU32>,
+    /// Capture to read in place of the kernel's counters, in the format pcap or pcapng
+    #[arg(long, value_name = "FILE", conflicts_with = "duration")]
+    pcap: Option<PathBuf>,
+    /// Duration, from 1s to 10min; Ctrl-C ends it earlier [default: 10s]
+    #[arg(long, short = 'z', value_name = "TIME")]
+    duration: Option<Time>,
+    /// Write the profile to this file
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), files::check_path)?;
+    let (port, traffic) = match (&args.pcap, args.pid) {
+        (Some(file), _) => observe_capture(file, args.port)?,
+        (None, Some(pid)) => observe_live(args, observe::port_of(pid.get())?)?,
+        (None, None) => observe_live(args, args.port.context("--port: missing")?)?,
+    };
+    let observation = Observation::of(port, &traffic);
+    let experiment = observation.experiment();
+    if args.format.json {
+        let experiment = experiment.as_ref().ok();
+        output::print_json(&serde_json::json!({"observation": observation, "experiment": experiment}))?;
+    } else {
+        let next = if experiment.is_ok() { next(args, &observation) } else { Vec::new() };
+        output::print(&report::text::observation::render(&observation, &next, args.format.medium()))?;
+    }
+    if let Some(file) = &args.output {
+        let experiment = experiment.map_err(anyhow::Error::msg)?;
+        files::write(file, observation.text_of(&experiment).map_err(anyhow::Error::msg)?.as_bytes())?;
+        output::note(format_args!("profile in {}", file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn observe_live(args: &Args, port: NonZeroU16) -> anyhow::Result<(NonZeroU16, observe::traffic::Traffic)> {
+    let duration = args.duration.unwrap_or(DURATION);
+    if !(DURATION_MIN..=DURATION_MAX).contains(&duration) {
+        bail!("--duration {duration}: expected a time from {DURATION_MIN} to {DURATION_MAX}");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second signal ends the process.
+        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
+    }
+    if stderr().is_terminal() {
+        output::tell(format_args!("observing port {port} for {duration}; Ctrl-C ends this earlier"));
+    }
+    Ok((port, observe::observe(port, Duration::from_nanos(duration.0), &stop)?))
+}
+
+/// Returns the next commands for the reader.
+fn next(args: &Args, observation: &Observation) -> Vec<String> {
+    let command = |words: &[&str]| format::command(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let file = args.output.as_ref().map(|file| file.display().to_string());
+    let mut next = Vec::new();
+    if file.is_none() {
+        let mut words = vec!["muxbench".to_owned(), "observe".to_owned()];
+        words.extend(args.pcap.iter().flat_map(|file| ["--pcap".to_owned(), file.display().to_string()]));
+        words.extend([
+            "--port".to_owned(),
+            observation.port.to_string(),
+            "--output".to_owned(),
+            "profile.toml".to_owned(),
+        ]);
+        next.push(format::command(&words));
+    }
+    let file = file.as_deref().unwrap_or("profile.toml");
+    next.push(command(&["muxbench", "compare", file]));
+    next.push(command(&["muxbench", "capacity", file, "--p99", "10ms"]));
+    if let Some(round_trip_ns) = observation.round_trip_ns.filter(|ns| *ns >= ROUND_TRIP_MIN_NS) {
+        let delay = Time(round_trip_ns / 2 / 10_000 * 10_000).to_string();
+        let words = ["muxbench", "compare", file, "--network", "lab", "--delay", &delay];
+        next.push(format!("{}  # with the round-trip time", command(&words)));
+    }
+    next
+}

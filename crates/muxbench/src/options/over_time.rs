@@ -1,0 +1,52 @@
+//! Flags of loads whose rate changes over the window.
+
+use std::path::PathBuf;
+
+use harness::spec::Workload;
+use harness::spec::profile::Profile;
+use harness::spec::trace::Trace;
+use harness::spec::units::Time;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+pub struct OverTimeArgs {
+    /// Rates over the window, as in ramp:1k..9k:30s
+    ///
+    /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
+    /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
+    /// window lasts as long as the profile. With --rate, the profile is scaled to that mean rate
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["measure", "trace"])]
+    profile: Option<Profile>,
+    /// Replay recorded arrivals from a CSV or Parquet file
+    ///
+    /// The file has a column of times: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of muxbench's samples.
+    /// A column `connection` selects the connections, and with `http` a column response_bytes the paths /bytes/N. Rows are in order of
+    /// time. The window lasts as long as the replay
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "rate"])]
+    trace: Option<PathBuf>,
+    /// Speed of the replay: 2 halves its duration [default: 1]
+    #[arg(long, value_name = "FACTOR", requires = "trace")]
+    speed: Option<f64>,
+    /// Start of the replayed part, after the first arrival [default: 0]
+    #[arg(long, value_name = "TIME", requires = "trace")]
+    trace_from: Option<Time>,
+    /// Length of the replayed part in the recording [default: up to the last arrival]
+    #[arg(long, value_name = "TIME", requires = "trace")]
+    trace_length: Option<Time>,
+}
+
+impl OverTimeArgs {
+    /// Sets the profile or the trace, and drops the preset's rate.
+    pub fn apply(&self, workload: &mut Workload) {
+        if self.profile.is_some() || self.trace.is_some() {
+            workload.rate = None;
+        }
+        workload.profile.clone_from(&self.profile);
+        workload.trace = self.trace.clone().map(|file| Trace {
+            speed: self.speed.unwrap_or(1.0),
+            from: self.trace_from,
+            length: self.trace_length,
+            file,
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! `muxbench observe` beside a server under known traffic.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use harness::spec::Experiment;
+use serde_json::Value;
+
+use crate::cases::{Cases, case};
+use crate::common::{Serve, load, muxbench};
+
+fn observe(arguments: &[&str]) -> Output {
+    muxbench().arg("observe").args(arguments).output().unwrap()
+}
+
+/// Observes a server for three seconds while a client loads it with these flags. Returns what was seen, and the profile, which
+/// `compare` has read and printed.
+fn observed(flags: &str, folder: &Path) -> (Value, Experiment) {
+    let serve = Serve::start("epoll".parse().unwrap(), 64, 1_000);
+    let mut client = load();
+    client.args(["--target", &serve.address.to_string(), "--request", "64B", "--response", "1000B", "--json"]);
+    client.args("--ramp 0 --warm-up 300ms --measure 60s --cool-down 20s --pacing sleep-spin".split(' '));
+    let mut client = client.args(flags.split(' ')).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(client.stderr.take().unwrap()).lines();
+    assert!(messages.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    let (file, port) = (folder.join("profile.toml"), serve.ip().port().to_string());
+    let output = observe(&["--port", &port, "--duration", "3s", "--json", "--output", file.to_str().unwrap()]);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed =
+        muxbench().arg("compare").arg(&file).args(["--arch", "epoll", "--print-experiment"]).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let printed = Experiment::parse(&String::from_utf8(printed.stdout).unwrap(), "printed").unwrap();
+    (seen["observation"].clone(), printed)
+}
+
+/// Checks sizes, which are exact, and the rate. The client sends late while the machine is busy.
+fn assert_requests(requests: &Value, rate_per_s: f64) {
+    for (message, bytes) in [("request", 64.0), ("response", 1_000.0)] {
+        let found = &requests[message];
+        assert!(found["bytes"] == bytes && found["is_constant"] == true, "{requests}");
+    }
+    let rate = requests["rate_per_s"].as_f64().unwrap();
+    assert!((rate / rate_per_s - 1.0).abs() < 0.05, "{rate_per_s}: {requests}");
+}
+
+fn lasting_connections_are_observed_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seen, profile) = observed("--connections 50 --active 1/5 --rate 500", folder.path());
+    let connections = &seen["connections"];
+    for (key, count) in [("start", 50), ("end", 50), ("max", 50)] {
+        assert_eq!(connections["open"][key], count, "{connections}");
+    }
+    assert!(connections["opened"] == 0 && connections["ended"] == 0, "{connections}");
+    let share = connections["active_share"].as_f64().unwrap();
+    assert!((share / 0.2 - 1.0).abs() < 0.1, "{connections}");
+    assert_requests(&seen["requests"], 500.0);
+    assert!(seen["round_trip_ns"].as_u64().is_some_and(|ns| ns > 0), "{seen}");
+    // Ten connections take turns at 500 requests/s.
+    let pause_ns = seen["pause_mean_ns"].as_f64().unwrap();
+    assert!((5e6..25e6).contains(&pause_ns), "{seen}");
+    let workload = &profile.workload;
+    assert_eq!((workload.connections.0[0].get(), workload.active.0[0].0), (50, share));
+    assert_eq!((workload.request.unwrap().0, workload.response.unwrap().0), (64, 1_000));
+}
+
+fn short_lived_connections_are_observed_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seen, profile) = observed("--connections 50 --requests-per-connection 2 --rate 400", folder.path());
+    let (connections, requests) = (&seen["connections"], &seen["requests"]);
+    assert_requests(requests, 400.0);
+    // Some sessions begin before the window or end after it.
+    let per_connection = requests["per_connection"].as_f64().unwrap();
+    assert!((1.98..=2.0).contains(&per_connection), "{requests}");
+    let per_s = |key: &str| connections[key].as_f64().unwrap() * 1e9 / seen["window_ns"].as_f64().unwrap();
+    assert!([per_s("opened"), per_s("ended")].iter().all(|rate| (rate / 200.0 - 1.0).abs() < 0.1), "{connections}");
+    let workload = &profile.workload;
+    assert_eq!(workload.requests_per_connection.map(|it| it.get()), Some(2));
+    assert_eq!((workload.active.0[0].0, workload.idle.0[0]), (1.0, 0));
+}
+
+fn unobservable_servers_are_reported_with_a_remedy() {
+    let error = |arguments: &[&str]| {
+        let output = observe(arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    drop(listener);
+    assert!(error(&["--port", &port]).contains("nothing listens on it"), "{port}");
+    let mut idle = Command::new("sleep").arg("100").spawn().unwrap();
+    let reason = error(&["--pid", &idle.id().to_string()]);
+    idle.kill().unwrap();
+    idle.wait().unwrap();
+    assert!(reason.contains("listens on no TCP port"), "{reason}");
+    // The server advertises its service on a second port.
+    let serve = Serve::start("epoll".parse().unwrap(), 64, 64);
+    let reason = error(&["--pid", &serve.pid().as_raw_pid().to_string()]);
+    assert!(
+        reason.contains("several ports; choose one with --port") && reason.contains(&serve.ip().port().to_string())
+    );
+    let port = serve.ip().port().to_string();
+    assert!(error(&["--port", &port, "--duration", "10ms"]).contains("expected a time from 1s to 10min"));
+    assert!(error(&["--port", &port, "--output", "/none/x.toml"]).contains("cannot write /none/x.toml"));
+    assert!(error(&["--pcap", "/none.pcap"]).contains("cannot read /none.pcap"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.toml");
+    let reason = error(&["--port", &port, "--duration", "1s", "--output", file.to_str().unwrap()]);
+    assert!(reason.contains("no request and response was seen") && !file.exists(), "{reason}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.alone(case!(lasting_connections_are_observed_exactly));
+    cases.alone(case!(short_lived_connections_are_observed_exactly));
+    cases.once(case!(unobservable_servers_are_reported_with_a_remedy));
+}

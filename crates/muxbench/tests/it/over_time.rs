@@ -1,0 +1,77 @@
+//! Rates that change over the window, and replays of recorded arrivals, as a user runs them.
+
+use std::path::Path;
+
+use crate::cases::{Cases, case};
+use crate::common::{Serve, muxbench};
+use harness::model::TrialRecord;
+
+/// Flags of trials that take half a second. A client that spins would take CPU time from other tests.
+const SMALL: &[&str] = &[
+    "--connections",
+    "20",
+    "--ramp",
+    "0",
+    "--warm-up",
+    "50ms",
+    "--cool-down",
+    "60s",
+    "--pacing",
+    "sleep-spin",
+    "--quiet",
+];
+
+/// Runs muxbench in `folder`. Returns the words of its output. Also accepts exit code 3, because a busy machine may delay the client.
+fn run(folder: &Path, arguments: &[&str]) -> String {
+    let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?}\n{out}\n{err}");
+    // Without the line breaks of a narrow output.
+    out.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The planned times of a trial in nanoseconds after the start of the window, and the trial.
+fn planned(run: &Path) -> (Vec<i64>, TrialRecord) {
+    let samples = harness::samples::read(&harness::store::samples_path(run, 0)).unwrap();
+    let record = harness::store::read(run).unwrap().records.remove(0);
+    (samples.iter().map(|sample| sample.planned_ns).collect(), record)
+}
+
+fn profile_is_sent_and_its_samples_are_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = "hold:200:200ms,step:500..1000+500:100ms,ramp:1000..0:100ms,hold:0:100ms";
+    let sizes = ["--request", "1B", "--response", "100B"];
+    let compare = ["compare", "--arch", "epoll,mt", "--profile", profile, "--output", "first"];
+    let out = run(folder.path(), &[&compare[..], &sizes, SMALL].concat());
+    // 40 + 50 + 100 + 50 requests in 600 ms.
+    assert!(out.contains("400 requests/s on average (5 segments, at most 1000/s, in 600ms)"), "{out}");
+    let (times, record) = planned(&folder.path().join("first"));
+    let load = record.load.as_ref().unwrap();
+    assert_eq!((times.len(), load.planned, load.window_ns), (240, 240, 600_000_000));
+    assert!(times.iter().all(|&ns| ns < 500_000_000), "the last segment is a pause");
+    let by_part = load.planned_by_part.unwrap();
+    assert_eq!((by_part.iter().sum::<u64>(), by_part[31]), (240, 0));
+    run(folder.path(), &["report", "first", "--html", "page.html"]);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("Offered and achieved rate over the window"), "the page has the figure");
+
+    let serve = Serve::start("epoll".parse().unwrap(), 1, 100);
+    let address = serve.address.to_string();
+    let replay =
+        ["load", "--target", &address, "--trace", "first/samples/0000.parquet", "--speed", "0.5", "--output", "again"];
+    let out = run(folder.path(), &[&replay[..], &sizes, SMALL].concat());
+    assert!(out.contains("over the window: 240 arrivals of 0000.parquet at 0.5x speed"), "{out}");
+    let (again, record) = planned(&folder.path().join("again"));
+    let expected: Vec<i64> = times.iter().map(|ns| 2 * (ns - times[0])).collect();
+    let interval_ns = 1e9 / record.trial.workload.rate_per_s.unwrap();
+    let test = stats::fit::sends_against_plan(&expected, &again, interval_ns).unwrap();
+    assert!(again.len() == 240 && test.effect < 0.02, "{test:?}");
+    let furthest_ns = expected.iter().zip(&again).map(|(expected, ns)| (expected - ns).abs()).max();
+    assert!(furthest_ns <= Some(1_000), "{furthest_ns:?}");
+    assert!(record.load.unwrap().fit.is_some(), "the sends are tested against the file");
+}
+
+/// Adds the case of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(profile_is_sent_and_its_samples_are_replayed));
+}

@@ -1,0 +1,53 @@
+//! The result of a gate as text.
+
+use super::medium::Medium;
+use super::table::{self, Column, column};
+use crate::list::grouped;
+use crate::model::gate::{GateReport, GateRow, percent, signed};
+
+const FIGURES: &[Column<GateRow>] = &[
+    column("figure", 0, |row| row.figure.name().to_owned()),
+    column("old", 0, |row| row.old.map_or("-".into(), |value| row.value(value))),
+    column("new", 0, |row| row.new.map_or("-".into(), |value| row.value(value))),
+    column("change", 0, |row| row.change.map_or("-".into(), signed)),
+    column("95 % interval", 1, |row| {
+        row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))
+    }),
+    column("tolerance", 1, |row| percent(row.tolerance)),
+    column("finding", 0, |row| row.finding().to_owned()),
+];
+
+/// The number of problems that are shown.
+const PROBLEMS_MAX: usize = 5;
+
+/// Renders a table of figures for each workload, the problems of trials, and the outcome.
+pub fn render(report: &GateReport, medium: Medium) -> String {
+    let GateReport { old, new, repeats, elapsed_s, .. } = report;
+    let mut lines = vec![medium.heading(&format!("Gate: {new} against {old}"))];
+    for rows in grouped(&report.figures, |a, b| a.workload == b.workload) {
+        lines.push(medium.prose(&format!("{}, {repeats} repeats, {elapsed_s:.0} s", rows[0].workload)));
+        lines.push(table::with_dropped(FIGURES, rows, medium));
+    }
+    lines.extend(report.problems.iter().take(PROBLEMS_MAX).map(|problem| medium.prose(problem)));
+    if let Some(more) = report.problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
+        lines.push(medium.prose(&format!("{more} more problems: see --json")));
+    }
+    lines.push(String::new());
+    lines.push(medium.prose(&report.sentence));
+    medium.finished(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_show_their_figures_and_the_outcome() {
+        for (name, percent) in [("slower", 20), ("not_slower", 0), ("undecided", 5)] {
+            let report = GateReport::of(&testkit::gate_run(percent)).unwrap();
+            insta::assert_snapshot!(name, render(&report, 120.into()));
+            insta::assert_snapshot!(format!("{name}_markdown"), render(&report, Medium::Markdown));
+        }
+        assert!(GateReport::of(&testkit::run()).is_none());
+    }
+}

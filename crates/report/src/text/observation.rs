@@ -1,0 +1,131 @@
+//! The observed traffic of a server.
+
+use harness::observe::Observation;
+use harness::observe::estimate::{Connections, Message, Requests};
+
+use crate::format::{bytes, digits, percent, time};
+use crate::text::medium::hanging;
+use crate::text::{Medium, table};
+
+/// Renders the traffic, the traffic that the observation cannot see, and the next commands.
+pub fn render(observation: &Observation, next: &[String], medium: Medium) -> String {
+    let Observation { port, window_ns, connections, requests, .. } = observation;
+    let mut rows = rows_of_connections(connections, *window_ns);
+    match requests {
+        Some(requests) => rows.extend(rows_of_requests(requests)),
+        None => rows.push(("requests", "none".to_owned())),
+    }
+    rows.extend(rows_of_times(observation));
+    let rows = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]);
+    let mut text = vec![
+        medium.heading(&format!("Traffic of port {port}, observed for {}", time(*window_ns as f64))),
+        String::new(),
+        table::of_words(["figure", "value"], rows, medium),
+        String::new(),
+        medium.prose("Not visible:"),
+    ];
+    text.extend(
+        observation.unseen.iter().map(|sentence| hanging("- ", sentence, medium.width()).trim_end().to_owned()),
+    );
+    if !next.is_empty() {
+        text.extend([String::new(), medium.prose("Next:"), medium.verbatim(&indented(next))]);
+    }
+    medium.finished(text.join("\n") + "\n")
+}
+
+fn indented(commands: &[String]) -> String {
+    commands.iter().map(|command| format!("  {command}")).collect::<Vec<_>>().join("\n")
+}
+
+type Row = (&'static str, String);
+
+fn rows_of_connections(connections: &Connections, window_ns: u64) -> Vec<Row> {
+    let Connections { open, opened, ended, persistent, moved, active_share } = connections;
+    let per_s = |count: &usize| digits(*count as f64 * 1e9 / window_ns.max(1) as f64);
+    let mut rows = vec![
+        ("connections", format!("{} at the start, {} at the end, at most {}", open.start, open.end, open.max)),
+        ("new, ended", format!("{}/s, {}/s ({opened} and {ended})", per_s(opened), per_s(ended))),
+    ];
+    if let Some(share) = active_share {
+        let share = percent((share * 1e3).round() / 1e3);
+        rows.push(("active share", format!("{share}: {moved} of {persistent} lasting connections moved data")));
+    }
+    rows
+}
+
+fn rows_of_requests(requests: &Requests) -> Vec<Row> {
+    let Requests { count, rate_per_s, request, response, short_lived_share, per_connection } = requests;
+    let mut rows = vec![
+        ("requests", format!("{}/s ({count})", digits(*rate_per_s))),
+        ("request", message(request)),
+        ("response", message(response)),
+    ];
+    if let Some(per_connection) = per_connection {
+        let share = percent((short_lived_share * 1e3).round() / 1e3);
+        rows.push(("short-lived", format!("{share} of the requests, {} a connection", digits(*per_connection))));
+    }
+    rows
+}
+
+fn message(message: &Message) -> String {
+    let size = bytes(message.bytes);
+    let exact = if message.bytes < 1024.0 { size } else { format!("{size} ({:.0} B)", message.bytes) };
+    let law = if message.is_constant { "each" } else { "on average" };
+    format!("{exact} {law}, in {} segments", digits(message.segments))
+}
+
+fn rows_of_times(observation: &Observation) -> Vec<Row> {
+    let Observation { round_trip_ns, pause_mean_ns, pause, service, .. } = observation;
+    let mut rows = Vec::new();
+    rows.extend(round_trip_ns.map(|ns| ("round trip", format!("{}, the median", time(ns as f64)))));
+    let quantiles = |p50: u64, p99: u64| format!("p50 {}, p99 {}", time(p50 as f64), time(p99 as f64));
+    rows.extend(service.map(|it| ("service time", quantiles(it.p50_ns, it.p99_ns))));
+    rows.extend(match (pause, pause_mean_ns) {
+        (Some(pause), _) => {
+            Some(("pause", quantiles(pause.p50_ns, pause.p99_ns) + " from a response to the next request"))
+        }
+        (None, Some(mean)) => {
+            Some(("pause", format!("{} on average from a response to the next request", time(*mean))))
+        }
+        (None, None) => None,
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use harness::observe::traffic::{Connection, OpenCounts, Traffic, Volume};
+
+    use super::*;
+
+    fn observed() -> Observation {
+        let connection = |requests: u64| Connection {
+            received: Volume { bytes: 128 * requests, segments: requests, turns: 0 },
+            sent: Volume { bytes: 10_240 * requests + requests / 3, segments: 8 * requests, turns: 0 },
+            round_trip_ns: Some(85_000),
+            ..Connection::default()
+        };
+        let short = Connection { is_new: true, has_ended: true, ..connection(2) };
+        let connections = [vec![connection(100); 100], vec![connection(0); 300], vec![short; 50]].concat();
+        let open = OpenCounts { start: 400, end: 400, mean: 400.0, max: 402 };
+        let mut traffic =
+            Traffic { window_ns: 10_000_000_000, connections, open, awaiting: Some(0.5), ..Traffic::default() };
+        traffic.received.add(128);
+        (0..40).for_each(|at| traffic.sent.add(1_000 + at * at));
+        Observation::of(NonZeroU16::new(8080).unwrap(), &traffic)
+    }
+
+    #[test]
+    fn observation_fits_80_columns() {
+        let next =
+            ["muxbench compare observed.toml".to_owned(), "muxbench capacity observed.toml --p99 1ms".to_owned()];
+        insta::assert_snapshot!(render(&observed(), &next, 80.into()));
+    }
+
+    #[test]
+    fn observation_in_markdown_is_a_table_and_lists() {
+        insta::assert_snapshot!(render(&observed(), &[], Medium::Markdown));
+    }
+}

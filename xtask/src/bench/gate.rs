@@ -1,0 +1,132 @@
+//! Gates: alarms of equal builds, a slower build that must be found, and recorded noise for the simulation of both.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use super::process::muxbench;
+use super::spread::{Bound, Spread};
+
+/// Gates of equal builds.
+const SAME: usize = 30;
+/// Gates of a slower build, and gates to record.
+const SLOWER: usize = 10;
+/// The added CPU time of the slower build, as a share of that of a request.
+const ADDED_SHARE: f64 = 0.05;
+
+/// Options of the bench.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Gate {
+    /// Checks, with commas: same, slower
+    #[arg(long, value_delimiter = ',', default_value = "same,slower", value_parser = ["same", "slower"])]
+    check: Vec<String>,
+    /// Only record the noise of equal builds, in this file: crates/stats/tests/gate-noise.txt
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    record: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    outcome: String,
+    sentence: String,
+    elapsed_s: f64,
+    figures: Vec<Figure>,
+}
+
+#[derive(Deserialize)]
+struct Figure {
+    figure: String,
+    old: Option<f64>,
+    pairs: Vec<[f64; 2]>,
+}
+
+pub(super) fn run(rounds: Option<usize>, args: &Gate) -> anyhow::Result<()> {
+    let binary = muxbench()?;
+    if let Some(file) = &args.record {
+        return record(&binary, rounds.unwrap_or(SLOWER), file);
+    }
+    for check in &args.check {
+        match check.as_str() {
+            "same" => same(&binary, rounds.unwrap_or(SAME))?,
+            _ => slower(&binary, rounds.unwrap_or(SLOWER))?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns the command of an external `epoll` server with added CPU time for each request.
+fn build(binary: &Path, added_ns: u64) -> String {
+    // A server without added time reads the clock too, so that only the added time differs.
+    format!(
+        "{} serve --arch epoll --listen 127.0.0.1:{{port}} --request 128B --response 10KiB --simulated-work busy={}ns",
+        binary.display(),
+        added_ns.max(1)
+    )
+}
+
+/// Runs a gate of two builds, the new one with added CPU time.
+fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new(binary);
+    command.args(["gate", &build(binary, 0), &build(binary, added_ns), "--allow-exec", "--json", "--quiet"]);
+    command.args(flags).arg("--output").arg(folder.path().join("run"));
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))
+}
+
+fn same(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("same: an epoll server against itself, 400 connections, 2000 requests/s; {count} gates");
+    let (mut alarms, mut passed, mut times) = (0, 0, Vec::new());
+    for _ in 0..count {
+        let report = gate(binary, 0, &[])?;
+        println!("  {:3.0} s: {}", report.elapsed_s, report.sentence);
+        alarms += usize::from(report.outcome == "slower");
+        passed += usize::from(report.outcome == "not-slower");
+        times.push(report.elapsed_s);
+    }
+    let share = Spread::of(vec![alarms as f64 / count as f64]).check(Bound::AtMost(2.0 / 30.0));
+    println!("  alarms: {alarms} of {count}; share {share}");
+    println!("  passed: {passed} of {count}; seconds {}", Spread::of(times));
+    Ok(())
+}
+
+fn slower(binary: &Path, count: usize) -> anyhow::Result<()> {
+    let base = gate(binary, 0, &["--budget", "30s"])?;
+    let cpu_ns = base.figures.iter().find(|it| it.figure == "cpu").and_then(|it| it.old).context("no CPU time")?;
+    let added_ns = (cpu_ns * ADDED_SHARE).round() as u64;
+    println!("slower: {added_ns} ns added to {cpu_ns:.0} ns of CPU time a request, within 90 s; {count} gates");
+    let (mut found, mut times) = (0, Vec::new());
+    for _ in 0..count {
+        let report = gate(binary, added_ns, &["--budget", "90s"])?;
+        println!("  {:3.0} s: {}", report.elapsed_s, report.sentence);
+        found += usize::from(report.outcome == "slower");
+        times.push(report.elapsed_s);
+    }
+    let share = Spread::of(vec![found as f64 / count as f64]).check(Bound::AtLeast(0.9));
+    println!("  found: {found} of {count}; share {share}; seconds {}", Spread::of(times));
+    Ok(())
+}
+
+/// Records the logarithms of the ratios of equal builds in each repeat, a line for each figure.
+fn record(binary: &Path, count: usize, file: &Path) -> anyhow::Result<()> {
+    // Tolerances that no figure keeps make a gate use its whole budget.
+    let limits = "p50=0.01%,p90=0.01%,cpu=0.01%,rate=off,memory=off,errors=off";
+    let mut recorded: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for number in 1..=count {
+        let report = gate(binary, 0, &["--limit", limits, "--budget", "90s"])?;
+        println!("{number} of {count}: {}", report.sentence);
+        for Figure { figure, pairs, .. } in report.figures {
+            recorded.entry(figure).or_default().extend(pairs.iter().map(|[old, new]| (new / old).ln()));
+        }
+    }
+    let mut text = String::new();
+    for (figure, logs) in recorded {
+        let logs: Vec<String> = logs.iter().map(|log| format!("{log:.4}")).collect();
+        writeln!(text, "{figure} {}", logs.join(" "))?;
+    }
+    std::fs::write(file, text).with_context(|| file.display().to_string())
+}
