@@ -44,9 +44,9 @@ fn page_of_a_run_works_and_is_accessible() {
     assert!(out.is_empty() && err.contains("small/report.html"), "{out}{err}");
     println!("{}", browse(&folder.path().join("small/report.html"), "run"));
 
-    // The run has no closed loop, no kernel timestamps and no streams, so it lacks the figures for these.
-    let others =
-        ["throughput", "kernel", "bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    // The run has no closed loop, no kernel timestamps, no streams and no profile, so it lacks the figures for these.
+    let streams = ["bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    let others = [&["throughput", "kernel", "rates"], &streams[..]].concat();
     for figure in report::plot::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
         // There is no ranking without a valid trial, and no distribution if the client may have caused every quantile.

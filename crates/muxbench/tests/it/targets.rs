@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use harness::model::{Run, VerdictKind};
+use harness::model::{Run, TrialRecord, VerdictKind};
 
 use crate::cases::{Cases, case};
 use crate::common::{ROOT, Serve, muxbench};
@@ -64,7 +64,12 @@ fn target_is_compared_with_an_architecture() {
     };
     assert!(row("target:again").split_whitespace().any(|cell| cell == "-"), "{}", row("target:again"));
     let mine = run.records.iter().find(|record| record.trial.architecture.to_string() == "target:mine").unwrap();
-    assert!(mine.server.as_ref().unwrap().totals.cpu_ns() > 0);
+    assert!(has_cpu_time(mine));
+}
+
+/// Returns whether the server used CPU time. On a busy machine, its counters may be read late and hold none of the window.
+fn has_cpu_time(record: &TrialRecord) -> bool {
+    record.verdict.kind != VerdictKind::Valid || record.server.as_ref().is_some_and(|it| it.totals.cpu_ns() > 0)
 }
 
 fn stopped_target_is_reported_before_anything_starts() {
@@ -113,7 +118,7 @@ fn command_of_a_flag_is_compared_with_its_configuration_file() {
     for record in &run.records {
         let name = &record.trial.architecture;
         assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
-        assert!(record.server.as_ref().is_some_and(|server| server.totals.cpu_ns() > 0), "{name}");
+        assert!(record.server.is_some() && has_cpu_time(record), "{name}");
     }
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the private folder is removed");
 }

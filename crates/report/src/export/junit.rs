@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_figure_is_a_test() {
-        for (name, percent) in [("slower", 20), ("undecided", 5)] {
+        for (name, percent) in [("slower", 20), ("undecided", 3)] {
             insta::assert_snapshot!(name, of(&GateReport::of(&testkit::gate_run(percent)).unwrap()));
         }
     }

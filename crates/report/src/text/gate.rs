@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn gates_show_their_figures_and_the_outcome() {
-        for (name, percent) in [("slower", 20), ("not_slower", 0), ("undecided", 5)] {
+        for (name, percent) in [("slower", 20), ("not_slower", 0), ("undecided", 3)] {
             let report = GateReport::of(&testkit::gate_run(percent)).unwrap();
             insta::assert_snapshot!(name, render(&report, 120.into()));
             insta::assert_snapshot!(format!("{name}_markdown"), render(&report, Medium::Markdown));
