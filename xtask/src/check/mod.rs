@@ -6,6 +6,7 @@ pub mod fuzz;
 pub mod loom;
 pub mod sanitize;
 
+use std::env;
 use std::io::{self, Seek, Write};
 use std::iter;
 use std::process::Command;
@@ -22,16 +23,24 @@ use crate::environment::{self, debian, python};
 /// The check that `--fast` runs for each architecture.
 const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
 
-// Each command selects nearly all packages. For the features of fewer, cargo would compile packages again.
+// Each command selects all packages. For the features of fewer, cargo would compile their dependencies again.
 
 /// The unit tests of all packages.
 const UNITS: &[&str] = &["--workspace", "--lib", "--bins"];
 /// The integration tests of the tool.
-const TOOL: &[&str] = &["--workspace", "--exclude=muxbench-harness", "--exclude=muxbench-load", "--test=it"];
+const TOOL: &[&str] = &["--workspace", "--test=it"];
 /// The integration tests of verdicts.
-const VERDICTS: &[&str] = &["--workspace", "--exclude=muxbench", "--exclude=muxbench-load", "--test=it"];
+const VERDICTS: &[&str] = &["--workspace", "--test=verdicts"];
 /// The other integration tests.
-const OTHERS: &[&str] = &["--workspace", "--exclude=muxbench", "--exclude=muxbench-harness", "--test=*"];
+const OTHERS: &[&str] = &[
+    "--workspace",
+    "--test=client",
+    "--test=server",
+    "--test=error_rates",
+    "--test=replay",
+    "--test=style",
+    "--test=tidy",
+];
 const DOCUMENTATION: &[&str] =
     &["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"];
 
@@ -57,7 +66,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     if test.fast {
         let mut units = tests(UNITS)?;
         // Some of these tests wait.
-        units.args(["--test=style", "--test=tidy"]).env("RUST_TEST_THREADS", "4");
+        units.args(["--test=style", "--test=tidy"]).env("RUST_TEST_THREADS", "8");
         return step_beside(&mut units, &mut [tests(&[TOOL, &["--", SMOKE]].concat())?]);
     }
     audit::run(false)?;
@@ -103,6 +112,12 @@ fn cargo(arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "-D warnings");
     // Fail on changed snapshots instead of accepting them.
     command.env("INSTA_UPDATE", "no");
+    // Build scripts that read the variables of this package would run again, and their dependents compile again.
+    for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

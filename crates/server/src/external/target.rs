@@ -82,7 +82,9 @@ pub fn cpus_of(pid: i32) -> Option<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
+
+    use rustix::net;
 
     use super::*;
 
@@ -98,9 +100,12 @@ mod tests {
         assert_eq!((target(None).check(), target(Some(own)).check()), (Ok(()), Ok(())));
         let error = target(Some(i32::MAX)).check().unwrap_err();
         assert!(error.contains("no process of this host has the ID 2147483647"), "{error}");
-        drop(listener);
-        let error = target(None).check().unwrap_err();
-        assert!(error.contains(&format!("cannot connect to {address}: ")) && error.contains("start the"), "{error}");
+        // A bound socket that does not listen keeps its port from other tests.
+        let silent = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+        net::bind(&silent, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let closed = Address::from(SocketAddr::try_from(net::getsockname(&silent).unwrap()).unwrap());
+        let error = TargetConfig { address: closed.clone(), ..target(None) }.check().unwrap_err();
+        assert!(error.contains(&format!("cannot connect to {closed}: ")) && error.contains("start the"), "{error}");
         let datagrams = TargetConfig { url: format!("udp://{address}"), ..target(None) };
         assert_eq!(datagrams.check(), Ok(()), "a datagram service accepts no connections");
         let missing = TargetConfig { address: Address::Unix("/nonexistent/socket".into()), ..target(None) };
