@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn only_the_listeners_side_of_connections_counts() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // No other test uses this address, so no socket of another test has the same address and port.
+        let listener = TcpListener::bind("127.7.7.7:0").unwrap();
         let address = listener.local_addr().unwrap();
         let streams: Vec<_> =
             (0..3).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
