@@ -34,6 +34,13 @@ pub fn succeed(name: &str, command: &mut Command, remedy: &str) -> anyhow::Resul
     Ok(())
 }
 
+/// Returns an error that contains all errors.
+pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let failed: Vec<String> = outcomes.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(failed.is_empty(), failed.join("\n"));
+    Ok(())
+}
+
 /// Waits until a condition holds; returns an error after `time_max`.
 pub fn wait_until(
     condition: &str,

@@ -1,6 +1,7 @@
 //! `cargo xtask test`, which must pass before a change is merged, and longer checks.
 
 pub mod audit;
+mod binaries;
 pub mod cross;
 pub mod fuzz;
 pub mod loom;
@@ -13,7 +14,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rustix::fs::Mode;
 use xtask::root;
 
@@ -27,6 +28,8 @@ const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
 
 /// The unit tests of all packages.
 const UNITS: &[&str] = &["--workspace", "--lib", "--bins"];
+/// The tests of `--fast`.
+const FAST: &[&str] = &["--workspace", "--lib", "--bins", "--test=it", "--test=style", "--test=tidy"];
 /// The integration tests of the tool.
 const TOOL: &[&str] = &["--workspace", "--test=it"];
 /// The integration tests of verdicts.
@@ -64,10 +67,8 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     if test.fast {
-        let mut units = tests(UNITS)?;
-        // Some of these tests wait.
-        units.args(["--test=style", "--test=tidy"]).env("RUST_TEST_THREADS", "8");
-        return step_beside(&mut units, &mut [tests(&[TOOL, &["--", SMOKE]].concat())?]);
+        let built = binaries::build(&mut tests(FAST)?)?;
+        return binaries::run(built, |binary| if binary.name == "it" { &[SMOKE] } else { &[] });
     }
     audit::run(false)?;
     let environment = thread::scope(|scope| {
@@ -89,7 +90,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     let tested = step_beside(&mut tool, &mut [tests(UNITS)?, others, cargo(DOCUMENTATION)]);
     // These tests run alone, because others would take CPU time from their clients and servers.
     let mut alone = [tests(&[TOOL, &["--", "alone::"]].concat())?, tests(VERDICTS)?];
-    all(iter::once(tested).chain(alone.iter_mut().map(step)))?;
+    command::all(iter::once(tested).chain(alone.iter_mut().map(step)))?;
     if test.every {
         loom::run()?;
         cross::link(&python::prepare()?)?;
@@ -144,14 +145,7 @@ fn step_beside(first: &mut Command, beside: &mut [Command]) -> anyhow::Result<()
     });
     output.rewind()?;
     io::copy(&mut output, &mut io::stdout())?;
-    all(iter::once(first).chain(others))
-}
-
-/// Returns an error with all errors.
-fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let failed: Vec<String> = outcomes.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
-    ensure!(failed.is_empty(), failed.join("\n"));
-    Ok(())
+    command::all(iter::once(first).chain(others))
 }
 
 fn name(command: &Command) -> String {
