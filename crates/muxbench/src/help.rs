@@ -98,9 +98,9 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("connections", "400,2000"),
             ("ramp", "100ms"),
-            ("warm_up", "200ms"),
-            ("measure", "2800ms"),
-            ("cool_down", "200ms"),
+            ("warm_up", "100ms"),
+            ("measure", "900ms"),
+            ("cool_down", "100ms"),
         ],
     ),
     (

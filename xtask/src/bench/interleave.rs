@@ -15,6 +15,8 @@ const SIX: &str = "epoll,mt,mp,poll,select";
 const EIGHT: &str = "epoll,epoll-et,io_uring,mt,mp,poll,select,tokio";
 /// The phases of 20 s of load for six contestants, less the ramp.
 const PHASES: &str = "--ramp 100ms --warm-up 200ms --measure 3300ms";
+/// As long, in repeats that start the servers in different orders.
+const REPEATS: &str = "--repeats 3 --ramp 100ms --warm-up 100ms --measure 1100ms";
 /// The lengths of slices to compare. The first is the default for 2 000 requests/s.
 const SLICES: [&str; 4] = ["2500us", "10ms", "20ms", "40ms"];
 /// Added CPU time per request, in microseconds by the clock.
@@ -175,7 +177,7 @@ fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!("placebo: epoll against itself among six servers, 400 connections, 2000 requests/s, 20 s; {count} runs");
     let (mut widths, mut hits) = (Vec::new(), 0);
     for _ in 0..count {
-        let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 {PHASES}");
+        let flags = format!("--arch {SIX} --placebo --connections 400 {REPEATS}");
         let interval = only(compare(binary, &flags)?)?.interval("epoll (placebo)", "epoll");
         let Some(interval) = known(interval) else { continue };
         println!("  {:.4} to {:.4}", interval.low, interval.high);

@@ -87,14 +87,14 @@ impl Plan {
     }
 }
 
-/// Returns the estimated duration of a trial in nanoseconds.
+/// Returns the estimated duration of a trial in nanoseconds. The servers of a window start together.
 pub fn duration_ns(trial: &Trial) -> u64 {
     let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
-    trial.load.window_ns().end / contestants
+    let shared = trial.load.window_ns().end
         + OVERHEAD_NS
-        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS) / contestants
-        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
-        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
+        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS)
+        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS;
+    shared / contestants + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
 
 /// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, a
@@ -120,14 +120,19 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let loads = experiment.loads()?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
+    let architectures = &experiment.architectures.0;
+    let placebo = architectures.first().filter(|_| experiment.placebo).map(|it| (it, true));
+    let servers: Vec<_> = architectures.iter().map(|it| (it, false)).chain(placebo).collect();
+    let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
     for repeat in 0..experiment.repeats.get() {
         // Each repeat runs all configurations once, in random order. This spreads the repeats of a configuration over the run.
-        let architectures = &experiment.architectures.0;
-        let placebo = architectures.first().filter(|_| experiment.placebo).map(|it| (it, true));
-        let servers: Vec<_> = architectures.iter().map(|it| (it, false)).chain(placebo).collect();
-        let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
-        round.shuffle(&mut order);
-        for (load, (architecture, is_placebo)) in round {
+        // Of equal servers in one window, the one that starts first is slower, by up to 1 %. Each second repeat reverses the
+        // order, so that the difference cancels.
+        match repeat % 2 {
+            0 => round.shuffle(&mut order),
+            _ => round.reverse(),
+        }
+        for &(load, (architecture, is_placebo)) in &round {
             let place = (&placement, fleet, &found);
             let trial = trial(experiment, place, trials.len() as u32, repeat, load, architecture);
             trials.push(Trial { is_placebo, ..trial });

@@ -212,6 +212,22 @@ fn order_is_seeded() {
 }
 
 #[test]
+fn second_repeat_reverses_the_order_of_the_first() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.repeats = 4.try_into().unwrap();
+    let plan = plan(&experiment, &Host::made_up()).unwrap();
+    let order = |repeat| -> Vec<_> {
+        let trials = plan.trials.iter().filter(|trial| trial.repeat == repeat);
+        trials.map(|trial| (trial.workload.connections, trial.architecture.to_string())).collect()
+    };
+    for first in [0, 2] {
+        let reversed: Vec<_> = order(first + 1).into_iter().rev().collect();
+        assert_eq!(order(first), reversed);
+    }
+    assert_ne!(order(0), order(2));
+}
+
+#[test]
 fn architectures_of_one_comparison_see_the_same_schedule() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.repeats = 3.try_into().unwrap();

@@ -55,7 +55,7 @@ pub struct Args {
     rate: Vec<Rate>,
     #[command(flatten)]
     over_time: OverTimeArgs,
-    /// Repeats of each architecture and workload [default: 1]
+    /// Repeats of each architecture and workload [default: 3; with --profile or --trace 1]
     #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
@@ -81,7 +81,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let experiment = || {
         let mut experiment = args.setup.experiment(&args.base)?;
-        args.over_time.apply(&mut experiment.workload);
+        if args.over_time.apply(&mut experiment.workload) {
+            experiment.repeats = NonZeroU32::MIN;
+        }
         if !args.rate.is_empty() {
             experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
         }

@@ -36,9 +36,10 @@ pub struct OverTimeArgs {
 }
 
 impl OverTimeArgs {
-    /// Sets the profile or the trace, and drops the preset's rate.
-    pub fn apply(&self, workload: &mut Workload) {
-        if self.profile.is_some() || self.trace.is_some() {
+    /// Sets the profile or the trace, and drops the preset's rate. Returns whether there is one.
+    pub fn apply(&self, workload: &mut Workload) -> bool {
+        let is_given = self.profile.is_some() || self.trace.is_some();
+        if is_given {
             workload.rate = None;
         }
         workload.profile.clone_from(&self.profile);
@@ -48,5 +49,6 @@ impl OverTimeArgs {
             length: self.trace_length,
             file,
         });
+        is_given
     }
 }

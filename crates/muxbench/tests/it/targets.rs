@@ -16,6 +16,9 @@ const BRIEF: [&str; 10] =
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();
     process.arg(command).args(arguments).args(BRIEF).args(["--quiet", "--output", "here"]);
+    if command == "compare" {
+        process.args(["--repeats", "1"]);
+    }
     process.current_dir(folder).output().unwrap()
 }
 
@@ -108,7 +111,8 @@ fn command_of_a_flag_is_compared_with_its_configuration_file() {
     let sizes = ["--request", "10B", "--response", "20B", "--rate", "200"];
     let compare = |more: &[&str]| {
         let mut process = muxbench();
-        process.arg("compare").args(arguments).args(sizes).args(BRIEF).args(["--quiet", "--output", "here"]);
+        process.arg("compare").args(arguments).args(sizes).args(BRIEF).args(["--repeats", "1"]);
+        process.args(["--quiet", "--output", "here"]);
         process.args(more).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap()
     };
     let shown = error(&compare(&[]));
