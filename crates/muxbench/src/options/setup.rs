@@ -119,7 +119,6 @@ impl SetupArgs {
     pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment(base)?;
         experiment.name = name.into();
-        experiment.repeats = NonZeroU32::MIN;
         self.load.shorten(&mut experiment, phases_of_rates(measure));
         Ok(experiment)
     }
@@ -196,8 +195,9 @@ impl LoadArgs {
         Ok(experiment)
     }
 
-    /// Sets other default phases, and by default only the preset's fewest connections or ports.
+    /// Sets one repeat and other default phases, and by default only the preset's fewest connections or ports.
     pub fn shorten(&self, experiment: &mut Experiment, phases: Phases) {
+        experiment.repeats = NonZeroU32::MIN;
         experiment.phases = phases;
         self.phases.apply(&mut experiment.phases);
         if self.connections.is_empty() {
