@@ -3,6 +3,7 @@
 pub mod http;
 pub mod partition;
 pub mod profile;
+pub mod request_timeout;
 pub mod slices;
 pub mod stored;
 mod tls;
@@ -19,6 +20,7 @@ use wire::{Address, Ports, ServiceSpec};
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
+pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
 use stored::{is_one, one};
 pub use tls::TlsConfig;
@@ -105,6 +107,9 @@ pub struct LoadConfig {
     /// The longest time to connect and get the first response (for `udp`, closed loops and short-lived connections: any response),
     /// in ns.
     pub timeout_ns: u64,
+    /// The time limit of requests of an open loop, and their retries; `None` if requests wait up to the end of the cool-down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<RequestTimeout>,
 }
 
 impl LoadConfig {
@@ -146,6 +151,7 @@ impl LoadConfig {
             timestamps: Timestamps::Client,
             seed: 1,
             timeout_ns: 10_000_000_000,
+            request_timeout: None,
         }
     }
 

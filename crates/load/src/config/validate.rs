@@ -7,7 +7,7 @@ use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
 use wire::{Ports, ServiceSpec};
 
 use super::{LoadConfig, Pacing, Popularity, Roles, Schedule, Timestamps, Transport, active_count};
-use crate::time::schedule::count_max;
+use crate::time::schedule::records_max;
 
 /// A row of [`RULES`].
 #[derive(Clone, Copy)]
@@ -37,6 +37,9 @@ const REQUESTS_MAX: usize = 100_000;
 
 /// The largest number of requests that a connection sends at once.
 const PIPELINE_MAX: u32 = 1_024;
+
+/// The most retries of a request, for which the client reserves memory.
+const RETRIES_MAX: u32 = 10;
 
 /// The rules in the order in which they are checked.
 pub const RULES: &[Rule] = rules! {
@@ -166,8 +169,26 @@ pub const RULES: &[Rule] = rules! {
         "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
     "client.timestamps", |it| is_stamped(it) && it.tls().is_some(),
         "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or request http://";
+
+    // Timeouts and retries.
+    "client.request-timeout", |it| it.request_timeout.is_some() && (is_closed(it) || is_churn(it)),
+        "only an open loop over lasting connections has it; remove it, or use `timeout`, which limits each request";
+    "client.request-timeout", |it| it.request_timeout.is_some() && (is_udp(it) || it.datagrams),
+        "datagrams have no retries and no late responses; remove it, or use tcp";
+    "client.request-timeout", |it| it.request_timeout.is_some_and(|it| it.timeout_ns == 0), "must be longer than 0";
+    "client.retries", |it| it.request_timeout.is_some_and(|it| it.retries > RETRIES_MAX),
+        "more than 10 retries of a request; lower it";
+    "client.retry-budget", |it| it.request_timeout.is_some_and(|it| it.retry_budget.is_some() && it.retries == 0),
+        "there are no retries to limit; remove it, or add `retries`";
+    "client.retry-budget", |it| it.request_timeout.and_then(|it| it.retry_budget).is_some_and(|it| !(it > 0.0 && it <= 1.0)),
+        "must be a share of the requests above 0 and at most 1, such as 20%";
+    "client.retries", |it| has_retries(it) && is_stamped(it),
+        "kernel timestamps count each byte once; set timestamps = \"client\"";
+    "client.retries", |it| has_retries(it) && it.active < 1.0,
+        "a retry may take any connection; remove `active`";
+
     // A record number has 32 bits, and 0 means no record.
-    "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
+    "workload.rate", |it| records_max(it) >= u64::from(u32::MAX),
         "exceeds 4 294 967 294 requests for one client; lower the rate or the duration, or use more clients";
 };
 
@@ -185,6 +206,10 @@ fn is_churn(config: &LoadConfig) -> bool {
 
 fn is_stamped(config: &LoadConfig) -> bool {
     config.timestamps == Timestamps::Kernel
+}
+
+fn has_retries(config: &LoadConfig) -> bool {
+    config.request_timeout.is_some_and(|it| it.retries > 0)
 }
 
 fn is_udp(config: &LoadConfig) -> bool {
@@ -249,7 +274,9 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, Think, TlsConfig, Trace};
+    use crate::config::{
+        HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, RequestTimeout, Think, TlsConfig, Trace,
+    };
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -304,6 +331,10 @@ mod tests {
         let http = http_of(pages.clone());
         let tls = Some(TlsConfig::default());
         let think = Think { mean_ns: 1, exponential: false };
+        let timeout = RequestTimeout { timeout_ns: 1, retries: 0, retry_budget: None };
+        let retries = RequestTimeout { retries: 1, ..timeout };
+        let with = |load: &LoadConfig, it| LoadConfig { request_timeout: Some(it), ..load.clone() };
+        assert_eq!(check(&with(&open, RequestTimeout { retry_budget: Some(0.1), ..retries })), Ok(()));
         for valid in [&open, &varied, &replay, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
             assert_eq!(check(valid), Ok(()), "{valid:?}");
         }
@@ -345,6 +376,14 @@ mod tests {
                 "client.timestamps",
             ),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
+            (with(&looped, timeout), "client.request-timeout"),
+            (with(&datagrams, timeout), "client.request-timeout"),
+            (with(&open, RequestTimeout { timeout_ns: 0, ..timeout }), "client.request-timeout"),
+            (with(&open, RequestTimeout { retries: 11, ..timeout }), "client.retries"),
+            (with(&open, RequestTimeout { retry_budget: Some(0.1), ..timeout }), "client.retry-budget"),
+            (with(&open, RequestTimeout { retry_budget: Some(f64::NAN), ..retries }), "client.retry-budget"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..with(&open, retries) }, "client.retries"),
+            (LoadConfig { active: 0.5, ..with(&open, retries) }, "client.retries"),
             (LoadConfig { phases: Phases { measure_ns: 0, ..open.phases }, ..open.clone() }, "phases.measure"),
             (LoadConfig { clients: 2, active: 0.0025, ..open.clone() }, "client.clients"),
             (LoadConfig { clients: 2, popularity: zipf(1.0), ..open.clone() }, "workload.popularity"),

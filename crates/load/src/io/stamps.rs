@@ -384,7 +384,7 @@ mod tests {
             let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
             let (protocol, transfers) = (&fixed, &[]);
             let shared =
-                Shared { clock, protocol, first: 0, records: &records, numbers: &[], links: &links, transfers, progress: &progress };
+                Shared { clock, protocol, first: 0, records: &records, retries: &[], numbers: &[], links: &links, transfers, progress: &progress };
             let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
             let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
             stamper.connections = vec![[cursor; KINDS]];

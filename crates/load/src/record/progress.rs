@@ -51,6 +51,10 @@ impl Progress {
         add(&self.receive.bytes, count);
     }
 
+    pub fn lost(&self) -> u64 {
+        self.receive.lost.load(Relaxed)
+    }
+
     pub fn bytes(&self) -> u64 {
         self.receive.bytes.load(Relaxed)
     }
@@ -65,7 +69,7 @@ impl Progress {
 
     /// Whether responses may still arrive: the send role is not done, or a sent request is neither answered nor lost.
     pub fn is_outstanding(&self) -> bool {
-        !self.send.done.load(Acquire) || self.sent() > self.completed() + self.receive.lost.load(Relaxed)
+        !self.send.done.load(Acquire) || self.sent() > self.completed() + self.lost()
     }
 }
 

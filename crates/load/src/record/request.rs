@@ -54,6 +54,8 @@ pub struct Shared<'a, P: ClientProtocol> {
     /// The request number of the first record ([`ClientProtocol::request`]).
     pub first: u64,
     pub records: &'a [Record],
+    /// The requests of the last records, which are for retries.
+    pub retries: &'a [Retry],
     /// The request number of each record, if a trace selects it; otherwise empty.
     pub numbers: &'a [u32],
     pub links: &'a [Link],
@@ -66,8 +68,22 @@ pub struct Shared<'a, P: ClientProtocol> {
 impl<P: ClientProtocol> Shared<'_, P> {
     #[inline]
     pub fn request(&self, record: usize) -> P::Request {
+        let record = self.planned_of(record);
         let number = self.numbers.get(record).map_or(self.first + record as u64, |&number| number.into());
         self.protocol.request(number)
+    }
+
+    /// The number of planned requests.
+    #[inline]
+    pub fn planned(&self) -> usize {
+        self.records.len() - self.retries.len()
+    }
+
+    /// Returns the planned request of a record.
+    #[inline]
+    fn planned_of(&self, record: usize) -> usize {
+        let retry = record.checked_sub(self.planned()).and_then(|at| self.retries.get(at));
+        retry.map_or(record, |retry| retry.request.load(Relaxed) as usize)
     }
 }
 
@@ -78,6 +94,17 @@ impl<P: ClientProtocol> Clone for Shared<'_, P> {
 }
 
 impl<P: ClientProtocol> Copy for Shared<'_, P> {}
+
+/// The request of a record that is for a retry. The send role sets it before it adds the record to a chain.
+#[derive(Debug, Default)]
+pub struct Retry {
+    /// The record of the planned request.
+    pub request: AtomicU32,
+    /// The connection, as an index of the client's connections.
+    pub connection: AtomicU32,
+    /// The number of retries of this request so far, with this one.
+    pub number: AtomicU32,
+}
 
 /// The kernel's timestamps of one request, in nanoseconds; 0 if missing. The last two use the interface's own clock.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! The client's results of a trial, as plain data.
 
 mod errors;
+pub mod goodput;
 mod http;
 pub mod interleaved;
 mod late;
@@ -16,6 +17,7 @@ use stats::{Distribution, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
+pub use goodput::{GoodputBin, GoodputReport};
 pub use http::{HttpReport, TlsReport};
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
@@ -57,7 +59,7 @@ pub struct LoadReport {
     /// Requests planned in each part, if the rate changes over the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_by_part: Option<[u64; PARTS]>,
-    /// Requests sent inside the window, per second.
+    /// Requests sent inside the window, per second, without retries.
     pub rate_sent_per_s: f64,
     /// Requests sent but not answered.
     pub outstanding: Outstanding,
@@ -87,6 +89,9 @@ pub struct LoadReport {
     /// Figures of the slices of an interleaved trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SliceReport>,
+    /// Requests answered in time over the window, if requests have a time limit. All other figures count a late response as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<GoodputReport>,
     /// Figures of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,

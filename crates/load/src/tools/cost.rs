@@ -50,7 +50,8 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let progress = Progress::default();
     let protocol = &Fixed::new(BYTES, BYTES);
     let (records, links, progress) = (&records[..], &links[..], &progress);
-    let shared = Shared { clock, protocol, first: 0, records, numbers: &[], links, transfers: &[], progress };
+    let shared =
+        Shared { clock, protocol, first: 0, records, retries: &[], numbers: &[], links, transfers: &[], progress };
     let stamper = kernel.map(|_| Stamper::new(&config, &stamps, shared));
     let mut sender = Sender::new(shared, &config);
     let mut receiver = Receiver::new(shared, stamper)?;

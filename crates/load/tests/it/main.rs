@@ -6,6 +6,7 @@ mod closed;
 mod datagrams;
 mod idle;
 mod replay;
+mod retries;
 mod server;
 mod stream;
 mod tls;

@@ -1,6 +1,7 @@
 //! The open loop: requests are sent as planned, whatever the server does.
 
 pub mod receive;
+mod retry;
 mod roles;
 pub mod send;
 
@@ -15,7 +16,7 @@ use crate::io::stamps::Stamper;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
-use crate::record::request::{Link, Record, Shared, Stamp};
+use crate::record::request::{Link, Record, Retry, Shared, Stamp};
 use crate::record::statuses::Statuses;
 use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::samples::KernelFacts;
@@ -25,6 +26,7 @@ use crate::time::clock::{Clock, Wall};
 use crate::time::schedule::{self, replay::Replay};
 use crate::time::slices::OwnSlices;
 use receive::Receiver;
+use retry::Attempts;
 use send::Sender;
 
 /// The number of arrivals of a trace between two reports of progress.
@@ -32,8 +34,10 @@ const REPLAY_STEP: u64 = 1 << 20;
 
 /// One client: its part of the connections and of the requests.
 pub struct Client {
+    /// The planned requests, and then a record for each retry.
     pub records: Vec<Record>,
-    /// One entry per record, if a trace selects the requests: see [`Shared::numbers`].
+    retries: Vec<Retry>,
+    /// One entry per planned request, if a trace selects the requests: see [`Shared::numbers`].
     numbers: Vec<u32>,
     /// One entry per record, if kernel timestamps are enabled.
     stamps: Vec<Stamp>,
@@ -72,8 +76,8 @@ pub fn run<P: ClientProtocol>(
         let links = &links[client.links.clone()];
         let (records, progress) = (&client.records, &client.progress);
         let first = driver::first_of(config.client(number as u32));
-        let (numbers, transfers) = (&client.numbers[..], &client.transfers[..]);
-        let shared = Shared { clock, protocol, first, records, numbers, links, transfers, progress };
+        let (retries, numbers, transfers) = (&client.retries[..], &client.numbers[..], &client.transfers[..]);
+        let shared = Shared { clock, protocol, first, records, retries, numbers, links, transfers, progress };
         let stamper = kernel.as_ref().map(|_| Stamper::new(config, &client.stamps, shared));
         let mut sender = Sender::new(shared, config);
         let mut receiver = Receiver::new(shared, stamper)?;
@@ -110,6 +114,7 @@ pub fn run<P: ClientProtocol>(
     let received: Vec<_> = received.into_iter().flatten().collect();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
+    let attempts = settle(config, &clock, &links, &mut clients);
     let records: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
@@ -121,6 +126,9 @@ pub fn run<P: ClientProtocol>(
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
         tls: None,
     });
+    if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {
+        (goodput.timeouts, goodput.retries) = (attempts.timeouts, attempts.retries);
+    }
     report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
     report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
     Ok(Outcome::new((report, samples), links))
@@ -131,9 +139,21 @@ fn bytes_per_connection<P: ClientProtocol>() -> f64 {
     (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<P>()) as f64
 }
 
+/// Gives each request of the clients the first response in time; `None` if requests have no time limit.
+fn settle(config: &LoadConfig, clock: &Clock, links: &[Link], clients: &mut [Client]) -> Option<Attempts> {
+    let timeout_ticks = clock.ticks(config.request_timeout?.timeout_ns as f64);
+    let mut all = Attempts::default();
+    for Client { records, retries, transfers, links: own, .. } in clients {
+        let has_failed = |connection: u32| links[own.start + connection as usize].failure().is_some();
+        let attempts = retry::settle(records, transfers, retries, timeout_ticks, has_failed);
+        (all.timeouts, all.retries) = (all.timeouts + attempts.timeouts, all.retries + attempts.retries);
+    }
+    Some(all)
+}
+
 /// Divides the connections among the clients, and reserves memory for their records.
 pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
-    let requests = schedule::count_max(config) as usize;
+    let requests = schedule::records_max(config) as usize;
     let client = |number| {
         let (mut records, mut stamps) = (Vec::new(), Vec::new());
         let stamped = if config.timestamps == Timestamps::Kernel { requests } else { 0 };
@@ -144,6 +164,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
         let links = partition_indices(config.connections, config.clients, number);
         Ok(Client {
             records,
+            retries: Vec::new(),
             numbers: Vec::new(),
             stamps,
             transfers: Vec::new(),
@@ -169,6 +190,9 @@ pub fn plan(
         replay(config, trace, clock, clients, listener)?;
     }
     for client in &mut *clients {
+        let retries = config.request_timeout.map_or(0, |it| it.retries_max(client.records.len() as u64)) as usize;
+        client.retries.resize_with(retries, Retry::default);
+        client.records.extend((0..retries).map(|_| Record::new(0, 0)));
         if config.timestamps == Timestamps::Kernel {
             client.stamps.resize_with(client.records.len(), Stamp::default);
         }

@@ -39,7 +39,8 @@ pub fn one_loop<P: ClientProtocol>(
             sender.send();
         } else {
             sender.retry(now);
-            if sender.due().is_none() {
+            sender.resend(now);
+            if sender.is_done() {
                 until.progress.set_done();
             }
         }
@@ -81,8 +82,8 @@ fn pause<P: ClientProtocol>(
         Pacing::Spin | Pacing::Auto => return None,
         Pacing::SleepSpin => sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS),
     };
-    // Wake for the next attempt to write to a full socket.
-    let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
+    // Wake for the next attempt to write to a full socket, and for the next retry.
+    let ahead_ns = sender.wake_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
     let ns = ahead_ns.min(longest_ns);
     (ns > 0).then(|| {
         sleep(ns);
@@ -115,6 +116,7 @@ pub fn send_loop<P: ClientProtocol>(
         }
         if now < due {
             sender.retry(now);
+            sender.resend(now);
             pause(&mut turns, sender, now);
             continue;
         }
@@ -123,6 +125,15 @@ pub fn send_loop<P: ClientProtocol>(
             // Yield after a send as in kawai2008, so that other threads run and requests do not leave in bursts.
             thread::yield_now();
         }
+    }
+    while !sender.is_done() {
+        let now = clock.now();
+        if until.is_over(now) {
+            break;
+        }
+        sender.retry(now);
+        sender.resend(now);
+        pause(&mut turns, sender, now);
     }
     until.progress.set_done();
     // Continue to write partly sent requests while responses are outstanding.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
+use crate::loops::open::retry::Retries;
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Tail};
 
@@ -25,6 +26,9 @@ pub struct Sender<'a, P: ClientProtocol> {
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
+    planned: usize,
+    /// `None` if requests are sent only once.
+    retries: Option<Retries>,
 }
 
 /// The byte limit of a request's first write on a stream: about what a socket's buffer accepts at once.
@@ -57,6 +61,8 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             retry_at: 0,
             retry_ticks: shared.clock.ticks(RETRY_NS),
             next: 0,
+            planned: shared.planned(),
+            retries: Retries::of(config, &shared.clock, shared.records.len()),
             shared,
         }
     }
@@ -64,7 +70,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     /// The planned time of the next request, in ticks; `None` after the last.
     #[inline]
     pub fn due(&self) -> Option<u64> {
-        self.shared.records.get(self.next).map(|record| record.planned)
+        self.shared.records[..self.planned].get(self.next).map(|record| record.planned)
     }
 
     #[inline]
@@ -76,23 +82,42 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         !self.blocked.is_empty()
     }
 
-    /// The time of the next attempt to write to a full socket, in ticks; `None` if no bytes wait.
+    /// The time of the next attempt to write to a full socket, or of the next retry, in ticks; `None` if nothing waits.
     #[inline]
-    pub fn retry_at(&self) -> Option<u64> {
-        self.has_unsent().then_some(self.retry_at)
+    pub fn wake_at(&self) -> Option<u64> {
+        let write_at = self.has_unsent().then_some(self.retry_at);
+        write_at.into_iter().chain(self.retries.as_ref().and_then(|it| it.next_at)).min()
     }
 
+    /// Whether no request will be sent any more.
+    pub fn is_done(&self) -> bool {
+        self.due().is_none() && !self.retries.as_ref().is_some_and(Retries::is_waiting)
+    }
+
+    /// Sends the next planned request.
     #[inline]
     pub fn send(&mut self) {
         let index = self.next;
         self.next += 1;
-        let Shared { clock, protocol, records, links, progress, .. } = self.shared;
-        let record = &records[index];
-        let link = &links[record.connection as usize];
-        if link.is_dead() {
-            return;
+        let was_sent = self.send_on(self.shared.records[index].connection, index);
+        if let Some(retries) = &mut self.retries {
+            retries.earn();
+            match was_sent {
+                true => retries.wait_for(index),
+                false => self.send_again(index),
+            }
         }
-        let connection = &mut self.connections[record.connection as usize];
+    }
+
+    /// Sends the request of a record. Returns whether its connection works.
+    #[inline]
+    fn send_on(&mut self, at: u32, index: usize) -> bool {
+        let Shared { clock, protocol, records, links, progress, .. } = self.shared;
+        let (record, link) = (&records[index], &links[at as usize]);
+        if link.is_dead() {
+            return false;
+        }
+        let connection = &mut self.connections[at as usize];
         connection.tail.push(link, records, index);
         if connection.blocked.is_some() {
             // The request waits behind earlier bytes.
@@ -105,12 +130,78 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             record.sent.store(clock.now(), Relaxed);
             match link.io.write(offered) {
                 Ok(count) if count == request.len() => {}
-                Ok(count) => self.block(record.connection, index, count),
-                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, index, 0),
+                Ok(count) => self.block(at, index, count),
+                Err(Errno::AGAIN | Errno::INTR) => self.block(at, index, 0),
                 Err(error) => link.fail_to_send(error),
             }
         }
         progress.add_sent();
+        true
+    }
+
+    /// Sends attempts again that have timed out, or whose connections have failed. Call it while no request is due.
+    #[inline]
+    pub fn resend(&mut self, now: u64) {
+        if self.retries.is_some() {
+            self.resend_failed(now);
+        }
+    }
+
+    fn resend_failed(&mut self, now: u64) {
+        let Shared { records, links, progress, .. } = self.shared;
+        let is_answered = |index: usize| records[index].complete.load(Relaxed) != 0;
+        let first_at = |retries: &mut Option<Retries>| {
+            let retries = retries.as_mut()?;
+            let index = retries.first(is_answered)?;
+            Some((index, records[index].sent.load(Relaxed) + retries.timeout_ticks))
+        };
+        let count = self.retries.as_mut().map_or(0, |it| it.search(progress.lost(), now));
+        for at in 0..count {
+            let waiting = self.retries.as_ref().and_then(|it| it.waiting(at));
+            let has_failed = |index: usize| !is_answered(index) && links[self.connection_of(index)].is_dead();
+            if let Some(index) = waiting.filter(|&index| has_failed(index)) {
+                self.retries.iter_mut().for_each(|it| it.forget(at));
+                self.send_again(index);
+            }
+        }
+        // One at a time, so that a due request does not wait behind many retries.
+        if let Some((index, _)) = first_at(&mut self.retries).filter(|(_, at)| now >= *at) {
+            self.retries.iter_mut().for_each(|it| it.forget(0));
+            self.send_again(index);
+        }
+        let next_at = first_at(&mut self.retries).map(|(_, at)| at);
+        self.retries.iter_mut().for_each(|it| it.next_at = next_at);
+    }
+
+    /// Sends the request of an attempt again on the next connection that works, unless its retries or the budget are used up.
+    #[cold]
+    fn send_again(&mut self, index: usize) {
+        let Shared { links, retries: made, .. } = self.shared;
+        let (request, number) = match index.checked_sub(self.planned) {
+            None => (index as u32, 0),
+            Some(at) => (made[at].request.load(Relaxed), made[at].number.load(Relaxed)),
+        };
+        let count = links.len();
+        let previous = self.connection_of(index);
+        let others = (1..=count).map(|step| (previous + step) % count);
+        let Some(working) = others.into_iter().find(|&at| !links[at].is_dead()) else { return };
+        let Some(retries) = &mut self.retries else { return };
+        let Some(retry) = made.get(retries.made).filter(|_| retries.spend(number)) else { return };
+        let record = self.planned + retries.made;
+        retries.made += 1;
+        retry.request.store(request, Relaxed);
+        retry.connection.store(working as u32, Relaxed);
+        retry.number.store(number + 1, Relaxed);
+        retries.wait_for(record);
+        // The connection may fail meanwhile. The search for failed connections then finds the record.
+        self.send_on(working as u32, record);
+    }
+
+    /// The connection of an attempt, as an index of the client's connections.
+    fn connection_of(&self, index: usize) -> usize {
+        let Shared { records, retries, .. } = self.shared;
+        let of_retry = index.checked_sub(self.planned).map(|at| retries[at].connection.load(Relaxed));
+        of_retry.unwrap_or(records[index].connection) as usize
     }
 
     #[cold]

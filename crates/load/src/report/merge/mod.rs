@@ -9,8 +9,8 @@ use crate::config::LoadConfig;
 use crate::report::LateSends;
 use crate::report::samples::{self as figures, KernelFacts};
 use crate::report::{
-    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, HttpReport, LoadReport, Measured, Outstanding,
-    PARTS, ProcessReport, Sample, StreamReport, TlsReport,
+    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, GoodputReport, HttpReport, LoadReport, Measured,
+    Outstanding, PARTS, ProcessReport, Sample, StreamReport, TlsReport,
 };
 
 /// The result of one process.
@@ -104,6 +104,11 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         gaps: reports().flat_map(|it| it.gaps.iter().cloned()).collect(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
         fit,
+        goodput: first.goodput.as_ref().map(|goodput| GoodputReport {
+            timeouts: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.timeouts)),
+            retries: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.retries)),
+            ..GoodputReport::of(goodput.timeout_ns, samples, window_ns)
+        }),
         closed: closed(accounts),
         churn: churn(accounts),
         http: http(accounts),

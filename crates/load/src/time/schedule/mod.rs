@@ -42,6 +42,12 @@ pub fn count_max(config: &LoadConfig) -> u64 {
     drawn.saturating_add(replayed)
 }
 
+/// Returns the largest number of records per client: [`count_max`], and retries.
+pub fn records_max(config: &LoadConfig) -> u64 {
+    let requests = count_max(config);
+    requests.saturating_add(config.request_timeout.map_or(0, |it| it.retries_max(requests)))
+}
+
 /// Returns all requests of one client with `connections` connections, in order of time, without those of a trace. Equal arguments give
 /// equal requests.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {

@@ -1,0 +1,119 @@
+//! Time limits of requests, and retries, against servers that stall or close connections.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use muxbench_load::config::{Phases, RequestTimeout, Roles};
+use muxbench_load::{LoadConfig, Outcome, Sample};
+
+use crate::server::{answer_all, answer_one, server, service};
+
+const TIMEOUT_NS: u64 = 100_000_000;
+
+/// Starts a server that passes the number of each connection, in the order of acceptance, to `serve`.
+fn numbered(serve: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> std::net::SocketAddr {
+    let count = AtomicU32::new(0);
+    server(move |stream| serve(count.fetch_add(1, Ordering::Relaxed), stream))
+}
+
+fn config(target: std::net::SocketAddr, retries: u32, retry_budget: Option<f64>) -> LoadConfig {
+    LoadConfig {
+        connections: 10,
+        rate_per_s: Some(600.0),
+        phases: Phases {
+            ramp_ns: 50_000_000,
+            warm_up_ns: 50_000_000,
+            measure_ns: 500_000_000,
+            cool_down_ns: 3_000_000_000,
+        },
+        request_timeout: Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget }),
+        ..LoadConfig::new(target, service())
+    }
+}
+
+fn run(config: &LoadConfig) -> Outcome {
+    muxbench_load::run(config, &mut |_| ()).unwrap()
+}
+
+/// Answers only the request that verifies the connection.
+fn stall(mut stream: TcpStream) {
+    let _ = answer_one(&mut stream);
+    thread::sleep(Duration::from_secs(20));
+}
+
+#[test]
+fn stalled_requests_succeed_on_other_connections() {
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let target = numbered(|number, stream| if number == 0 { stall(stream) } else { answer_all(stream) });
+        let Outcome { report, samples, .. } = run(&LoadConfig { roles, ..config(target, 2, None) });
+        // A busy machine may answer some other attempt late, and a third attempt too.
+        assert!(report.completed >= report.planned * 95 / 100, "{roles:?}: {report:?}");
+        let goodput = report.goodput.unwrap();
+        assert!(goodput.timeouts > 10 && goodput.retries > 10, "a tenth of the requests stalls: {goodput:?}");
+        let response_ns = |it: &Sample| it.complete_ns - it.planned_ns;
+        let again = samples.iter().filter(|it| it.complete_ns != Sample::NEVER && response_ns(it) >= TIMEOUT_NS as i64);
+        assert!(again.clone().count() > 10, "the response time of a retry runs from the planned first send");
+        assert!(again.clone().all(|it| it.sent_ns - it.planned_ns < response_ns(it)), "the first send is recorded");
+    }
+}
+
+#[test]
+fn late_response_counts_as_none() {
+    let target = server(|mut stream| {
+        let _ = answer_one(&mut stream);
+        thread::sleep(Duration::from_millis(1_500));
+        answer_all(stream);
+    });
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let Outcome { report, samples, .. } = run(&LoadConfig { roles, ..config(target, 0, None) });
+        assert_eq!((report.planned, report.completed), (300, 0), "{roles:?}: {report:?}");
+        assert!(samples.iter().all(|sample| sample.complete_ns == Sample::NEVER));
+        let goodput = report.goodput.unwrap();
+        assert!(goodput.timeouts == report.errors.timeout && goodput.timeouts > 300, "{goodput:?} {:?}", report.errors);
+        assert_eq!((report.errors.total(), goodput.retries), (report.errors.timeout, 0));
+        let bins = goodput.bins.iter().fold((0, 0), |sum, bin| (sum.0 + bin.planned, sum.1 + bin.in_time));
+        assert_eq!((goodput.bins.len(), bins), (5, (300, 0)));
+    }
+}
+
+#[test]
+fn requests_of_closed_connections_succeed_on_others() {
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let target = numbered(|number, mut stream| {
+            if number < 5 {
+                let _ = (0..4).try_for_each(|_| answer_one(&mut stream));
+            } else {
+                answer_all(stream);
+            }
+        });
+        let started = std::time::Instant::now();
+        let mut config = LoadConfig { roles, ..config(target, 3, None) };
+        config.request_timeout.iter_mut().for_each(|it| it.timeout_ns = 60_000_000_000);
+        config.phases.cool_down_ns = 60_000_000_000;
+        let Outcome { report, .. } = run(&config);
+        assert_eq!((report.planned, report.completed), (300, 300), "{roles:?}: {report:?}");
+        let goodput = report.goodput.unwrap();
+        assert!(goodput.retries > 100 && goodput.timeouts == 0, "half of the requests: {goodput:?}");
+        assert_eq!(report.errors.total(), 5, "each failed connection counts once: {:?}", report.errors);
+        assert!(started.elapsed() < Duration::from_secs(30), "retries do not wait for the time limit");
+    }
+}
+
+#[test]
+fn request_without_answer_uses_up_its_retries() {
+    let target = server(stall);
+    let Outcome { report, .. } = run(&config(target, 2, None));
+    let (goodput, requests) = (report.goodput.unwrap(), report.errors.timeout);
+    assert!(report.completed == 0 && requests > 300, "{:?}", report.errors);
+    assert_eq!((goodput.retries, goodput.timeouts), (2 * requests, 3 * requests));
+}
+
+#[test]
+fn budget_limits_the_share_of_retries() {
+    let target = server(stall);
+    let Outcome { report, .. } = run(&config(target, 5, Some(0.1)));
+    let (goodput, requests) = (report.goodput.unwrap(), report.errors.timeout);
+    assert!((requests / 20..=requests / 10 + 1).contains(&goodput.retries), "{goodput:?}, {requests} requests");
+}
