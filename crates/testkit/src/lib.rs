@@ -5,12 +5,14 @@
 mod gate;
 mod hostile;
 mod load_report;
+mod overload;
 mod runs;
 mod values;
 
 pub use gate::gate_run;
 pub use hostile::{HOSTILE, has_hostile_elements, hostile};
 pub use load_report::{load_report, measured};
+pub use overload::overload_run;
 pub use runs::{
     add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, interleaved_run, kawai2006_run, large_run,
     other_run, run, run_of, run_of_experiment, sends_of, sweep_run,

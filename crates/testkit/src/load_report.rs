@@ -56,6 +56,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     send_delay: measured([200; 10]),
     service: measured([50_000; 10]),
     response: measured([50_200; 10]),
+    goodput: None,
     gaps: Vec::new(),
     slices: None,
     fit: None,

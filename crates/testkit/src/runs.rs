@@ -326,20 +326,26 @@ pub fn capacity_run() -> Run {
         run.header.trials.push(first);
     }
     let mut outcomes = Vec::new();
-    while let Some(probe) = strategy::next(&run.header, &outcomes) {
-        let rate = probe.workload.rate_per_s.expect("every probe has a rate");
-        let (most, beyond) = match probe.architecture.to_string().as_str() {
-            "epoll" => (8_200.0, VerdictKind::Saturated),
-            _ => (21_000.0, VerdictKind::ClientLimited),
-        };
-        let (service_ns, verdict) = if rate <= most { (700_000, VerdictKind::Valid) } else { (9_000_000, beyond) };
-        let mut record = record(&probe, service_ns, verdict, "");
-        let load = record.load.as_mut().expect("every record has a load report");
-        (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
+    while let Some(trial) = strategy::next(&run.header, &outcomes) {
+        let record = probe(&trial);
         outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
         run.records.push(record);
     }
     run
+}
+
+/// Returns the record of a probe: `epoll` has a capacity of 8 200 requests per second, and the client limits others at 21 000.
+pub(crate) fn probe(trial: &Trial) -> TrialRecord {
+    let rate = trial.workload.rate_per_s.expect("every probe has a rate");
+    let (most, beyond) = match trial.architecture.to_string().as_str() {
+        "epoll" => (8_200.0, VerdictKind::Saturated),
+        _ => (21_000.0, VerdictKind::ClientLimited),
+    };
+    let (service_ns, verdict) = if rate <= most { (700_000, VerdictKind::Valid) } else { (9_000_000, beyond) };
+    let mut record = record(trial, service_ns, verdict, "");
+    let load = record.load.as_mut().expect("every record has a load report");
+    (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
+    record
 }
 
 /// Returns part of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat each. Under the busiest

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use stats::Block;
 
 use super::gate::GateGoal;
+use super::overload::OverloadGoal;
 use crate::spec::units::Time;
 
 /// The order in which a run executes trials.
@@ -32,12 +33,20 @@ pub enum Strategy {
     /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
     /// results determine the next ones.
     Capacity(SearchGoal),
+    /// Loads each server beyond its capacity for a pulse, after a search unless the capacity is known. The plan has a trial of each
+    /// server, as for a search.
+    Overload(OverloadGoal),
 }
 
 impl Strategy {
     /// Tests for the default strategy.
     pub fn is_whole(&self) -> bool {
         *self == Self::Whole
+    }
+
+    /// Tests whether results determine the rates of later trials, so that the plan has only the first ones.
+    pub fn is_search(&self) -> bool {
+        matches!(self, Self::Capacity(_) | Self::Overload(_))
     }
 }
 
@@ -60,7 +69,8 @@ pub struct TrialOutcome {
     pub values: Vec<Option<f64>>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
-    /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search.
+    /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search; the only
+    /// other trials of an overload have a pulse.
     pub probe: Option<(f64, ProbeResult)>,
 }
 

@@ -137,7 +137,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         ));
     }
     let requests = parts.iter().fold(0u64, |requests, part| {
-        requests.saturating_add(load::time::schedule::count_max(part).saturating_mul(u64::from(part.clients)))
+        requests.saturating_add(load::time::schedule::records_max(part).saturating_mul(u64::from(part.clients)))
     });
     let served = connections.max(needs.workers);
     let memory_bytes = requests

@@ -332,7 +332,9 @@ pub fn probe(
 /// memory of `host`.
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
     let contestants = trial.load.slices.map_or(1, |slices| slices.contestants);
-    let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
+    let requests = trial.workload.phases.sending_ns() as f64 / 1e9;
+    let retries = trial.load.request_timeout.map_or(0, |it| it.retries_max(requests.ceil() as u64)) as f64;
+    let bytes_per_rate = BYTES_PER_REQUEST as f64 * (requests + retries);
     host.memory_bytes as f64 / 2.0 / bytes_per_rate / f64::from(contestants)
 }
 

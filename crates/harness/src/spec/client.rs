@@ -2,12 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use load::config::{ClockChoice, Pacing, Roles, Timestamps};
+use load::config::{ClockChoice, Pacing, RequestTimeout, Roles, Timestamps};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema::{ClockName, PacingName, RolesName, TimestampsName};
-use super::units::Time;
+use super::units::{Share, Time};
 
 /// The options of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +34,25 @@ pub struct Client {
     /// The time limit to connect and get the first response; for `udp`, any response. Exceeding it fails the trial.
     /// Closed loops and short-lived connections have this limit for each request, and count a timeout as an error.
     pub timeout: Time,
+    /// The time limit of each request of an open loop, from its send to the last byte of the response. A later response counts as
+    /// a timeout. By default, requests wait up to the end of the cool-down.
+    pub request_timeout: Option<Time>,
+    /// The number of times that the client sends a request again, on the next connection that works, after a timeout or after the
+    /// end of its connection. By default 0. Needs `request-timeout`.
+    pub retries: Option<u32>,
+    /// The retry budget: the most retries, as a share of the requests. By default without limit. Needs `retries`.
+    pub retry_budget: Option<Share>,
+}
+
+impl Client {
+    /// Returns the time limit of requests, and their retries.
+    pub fn request_timeout(&self) -> Option<RequestTimeout> {
+        Some(RequestTimeout {
+            timeout_ns: self.request_timeout?.0,
+            retries: self.retries.unwrap_or(0),
+            retry_budget: self.retry_budget.map(|share| share.0),
+        })
+    }
 }
 
 impl Default for Client {
@@ -46,6 +65,9 @@ impl Default for Client {
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),
+            request_timeout: None,
+            retries: None,
+            retry_budget: None,
         }
     }
 }

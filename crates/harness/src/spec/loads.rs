@@ -97,6 +97,7 @@ impl Experiment {
             clock: client.clock,
             timestamps: client.timestamps,
             timeout_ns: client.timeout.0,
+            request_timeout: client.request_timeout(),
             ..LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None })
         };
         let mut loads = Vec::new();

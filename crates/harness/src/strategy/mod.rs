@@ -2,6 +2,7 @@
 //! The choice depends only on the plan and on finished trials, so a resumed run continues as if never interrupted.
 
 pub mod gate;
+pub mod overload;
 pub mod search;
 mod sweep;
 pub mod until;
@@ -16,10 +17,12 @@ use crate::spec::interleave::Interleave;
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
-        let probe = match strategy {
-            Strategy::Capacity(goal) => goal.value(&record.trial.workload).zip(Some(goal.probe(record))),
+        let search = match strategy {
+            Strategy::Capacity(goal) => Some(goal),
+            Strategy::Overload(goal) => goal.search().filter(|_| record.trial.workload.profile.is_none()),
             _ => None,
         };
+        let probe = search.and_then(|goal| goal.value(&record.trial.workload).zip(Some(goal.probe(record))));
         let slices = record.trial.load.slices;
         let is_usable = record.verdict.belongs_in_estimates();
         let metric = || blocks::metric(&record.trial.workload);
@@ -54,6 +57,7 @@ pub fn outcomes(run: &Run) -> Vec<TrialOutcome> {
 pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
         Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().next(),
+        Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().next(),
         _ => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
     }
 }
@@ -61,7 +65,7 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
 /// Returns the trials that need not run, because of the outcomes of others.
 pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     match &header.strategy {
-        Strategy::Whole | Strategy::Capacity(_) | Strategy::Sweep { past: None } => Vec::new(),
+        Strategy::Whole | Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Sweep { past: None } => Vec::new(),
         Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, *past),
         Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, *margin, *time_max_ns),
         Strategy::Gate(goal) => gate::pruned(header, outcomes, goal),
@@ -82,6 +86,7 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
     let is_rival = |trial: &Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat);
     let mut heat: Vec<Trial> = match &header.strategy {
         Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().filter(is_rival).collect(),
+        Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().filter(is_rival).collect(),
         _ => {
             let rivals = ahead(header, outcomes).into_iter().filter(|trial| is_rival(trial));
             rivals.filter(|trial| !has_run_alone(trial)).cloned().collect()
@@ -101,7 +106,7 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
 pub fn overrun_share_max(header: &RunHeader) -> f64 {
     match (&header.strategy, header.interleave) {
         // A search must not charge a server with responses that another server delayed.
-        (Strategy::Capacity(_), _) => 0.0,
+        (Strategy::Capacity(_) | Strategy::Overload(_), _) => 0.0,
         (_, Interleave::Auto) => OVERRUN_SHARE_MAX,
         (_, Interleave::Always | Interleave::Never) => 1.0,
     }
@@ -113,7 +118,7 @@ pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Tr
     let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
     let is_ahead = |trial: &&Trial| trial.infeasible.is_empty() && !is_done(trial) && !pruned.contains(&trial.index);
     match header.strategy {
-        Strategy::Capacity(_) => Vec::new(),
+        Strategy::Capacity(_) | Strategy::Overload(_) => Vec::new(),
         _ => header.trials.iter().filter(is_ahead).collect(),
     }
 }

@@ -1,0 +1,185 @@
+//! Overloads: searches for the capacities of all servers, and then one trial with a pulse for each server.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::search::{self, CapacityBound, RateSearch};
+use crate::model::{CapacitySource, OverloadGoal, RunHeader, Trial, TrialOutcome};
+use crate::plan;
+
+/// The state of one server of an overload.
+#[derive(Clone, Debug)]
+pub struct Contestant<'a> {
+    /// The first trial, as planned.
+    pub first: &'a Trial,
+    /// The search for the capacity; `None` if the capacity is given.
+    pub search: Option<RateSearch<'a>>,
+    /// The capacity, in requests per second: a lower bound if the client limited the search. `None` if it is unknown.
+    pub capacity_per_s: Option<f64>,
+    /// Whether the trial with the pulse has run.
+    pub is_done: bool,
+}
+
+/// Returns the state of all servers of an overload.
+pub fn contestants<'a>(header: &'a RunHeader, goal: &OverloadGoal, outcomes: &[TrialOutcome]) -> Vec<Contestant<'a>> {
+    let count = header.trials.len() as u32;
+    let contestant = |first: &'a Trial, search: Option<RateSearch<'a>>, capacity_per_s: Option<f64>| {
+        let is_pulse = |it: &&TrialOutcome| it.probe.is_none() && it.index % count == first.index;
+        Contestant { first, search, capacity_per_s, is_done: outcomes.iter().any(|it| is_pulse(&it)) }
+    };
+    match &goal.capacity {
+        CapacitySource::Given { per_s } => header.trials.iter().map(|it| contestant(it, None, Some(*per_s))).collect(),
+        CapacitySource::Search(search) => {
+            let found = |search: RateSearch<'a>| {
+                let capacity_per_s = search.answer().map(|it| match it {
+                    CapacityBound::Server { most, .. } | CapacityBound::AtLeast { most, .. } => most,
+                });
+                contestant(search.first, Some(search), capacity_per_s)
+            };
+            search::searches(header, search, outcomes).into_iter().map(found).collect()
+        }
+    }
+}
+
+/// Returns the next probes of the searches; after all searches, the trials with a pulse that have not run yet, in a drawn order.
+pub(super) fn next(header: &RunHeader, goal: &OverloadGoal, outcomes: &[TrialOutcome]) -> Vec<Trial> {
+    let probes = goal.search().map_or_else(Vec::new, |search| search::probes(header, search, outcomes));
+    if !probes.is_empty() {
+        return probes;
+    }
+    let mut open = contestants(header, goal, outcomes);
+    open.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(header.seed));
+    open.retain(|contestant| !contestant.is_done && contestant.first.infeasible.is_empty());
+    open.iter().filter_map(|contestant| trial(header, goal, contestant)).collect()
+}
+
+/// Returns the trial with the pulse; `None` if the capacity is unknown. Its index follows the last probe of its search.
+fn trial(header: &RunHeader, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Option<Trial> {
+    let round = contestant.search.as_ref().map_or(0, |search| search.probes.len() as u32);
+    let index = round * header.trials.len() as u32 + contestant.first.index;
+    Some(pulse(contestant.first, header.seed, index, goal, contestant.capacity_per_s?))
+}
+
+/// Returns a copy of a trial that loads its server with the pulse of an overload.
+pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity_per_s: f64) -> Trial {
+    let profile = goal.pulse.profile(capacity_per_s);
+    let mean_per_s = profile.mean_per_s();
+    let mut trial =
+        plan::probe(first, seed, (index, 0), (mean_per_s, first.workload.connections), profile.length_ns()).alone();
+    // The last requests get as much time as all others.
+    let limit_ns = goal.request_timeout.timeout_ns.saturating_mul(u64::from(goal.request_timeout.retries) + 1);
+    for phases in [&mut trial.workload.phases, &mut trial.load.phases] {
+        phases.cool_down_ns = phases.cool_down_ns.max(limit_ns);
+    }
+    (trial.workload.profile, trial.load.profile) = (Some(profile.clone()), Some(profile));
+    trial.load.request_timeout = Some(goal.request_timeout);
+    trial
+}
+
+#[cfg(test)]
+mod tests {
+    use load::config::RequestTimeout;
+
+    use super::*;
+    use crate::model::{LatencyLimit, ProbeResult, Pulse, SearchGoal, Strategy, Varied};
+    use crate::spec::Experiment;
+
+    const S: u64 = 1_000_000_000;
+
+    fn header(capacity: CapacitySource) -> RunHeader {
+        let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\n[workload]\nconnections = 10\nrequest = \"1B\"\n\
+                    response = \"2B\"\nrate = 1000\n[phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n\
+                    cool-down = \"1s\"\n";
+        let plan = plan::plan(&Experiment::parse(text, "x.toml").unwrap(), &crate::host::Host::made_up()).unwrap();
+        let pulse = Pulse { base: 0.5, peak: 2.0, before_ns: 2 * S, length_ns: S, after_ns: 3 * S };
+        let request_timeout = RequestTimeout { timeout_ns: S, retries: 2, retry_budget: None };
+        let strategy = Strategy::Overload(OverloadGoal { capacity, pulse, request_timeout });
+        RunHeader { strategy, ..RunHeader::made_up(plan) }
+    }
+
+    fn search() -> CapacitySource {
+        let limits = vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }];
+        let (from, most) = (1_000.0, 1e6);
+        CapacitySource::Search(SearchGoal {
+            limits,
+            varied: Varied::Rate,
+            from,
+            most,
+            precision: 0.1,
+            time_max_ns: 600 * S,
+        })
+    }
+
+    /// Runs all trials. A server meets the limits up to `capacity_per_s`; none above 0 means that all trials fail.
+    fn run(header: &RunHeader, capacity_per_s: impl Fn(&Trial) -> f64) -> Vec<Trial> {
+        let (mut outcomes, mut all) = (Vec::new(), Vec::new());
+        while let Some(trial) = super::super::next(header, &outcomes) {
+            let rate = trial.workload.rate_per_s.unwrap();
+            let result = match capacity_per_s(&trial) {
+                0.0 => ProbeResult::Failed,
+                capacity if rate <= capacity => ProbeResult::Met,
+                _ => ProbeResult::Unmet,
+            };
+            outcomes.push(TrialOutcome {
+                index: trial.index,
+                rate_per_s: Some(rate),
+                elapsed_ns: S,
+                is_past: false,
+                contestants: 1,
+                blocks: Vec::new(),
+                values: Vec::new(),
+                is_alone: true,
+                probe: trial.workload.profile.is_none().then_some((rate, result)),
+            });
+            all.push(trial);
+            assert!(all.len() < 200, "the run ends");
+        }
+        all
+    }
+
+    #[test]
+    fn given_capacity_needs_no_search() {
+        let header = header(CapacitySource::Given { per_s: 4_000.0 });
+        let trials = run(&header, |_| 1.0);
+        assert_eq!(trials.len(), 2);
+        for trial in &trials {
+            let rates: Vec<f64> =
+                trial.load.profile.as_ref().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
+            assert_eq!(rates, [2_000.0, 8_000.0, 2_000.0]);
+            assert_eq!((trial.workload.rate_per_s, trial.load.phases.measure_ns), (Some(3_000.0), 6 * S));
+            assert_eq!(trial.load.phases.cool_down_ns, 3 * S, "three attempts of a second each");
+            assert_eq!(load::config::validate::check(&trial.load), Ok(()));
+        }
+    }
+
+    #[test]
+    fn each_server_gets_the_pulse_of_its_own_capacity_after_all_searches() {
+        let header = header(search());
+        let of = |trial: &Trial| if trial.architecture.to_string() == "mt" { 5_000.0 } else { 20_000.0 };
+        let trials = run(&header, of);
+        let (probes, pulses) = trials.split_at(trials.len() - 2);
+        assert!(probes.iter().all(|it| it.load.profile.is_none() && it.load.request_timeout.is_none()));
+        let mut indices: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        assert_eq!(indices.len(), trials.len(), "each trial has its own index");
+        for pulse in pulses {
+            let peak = pulse.load.peak_per_s().unwrap() / 2.0;
+            assert!((peak / of(pulse) - 1.0).abs() < 0.1, "{peak} of {}", of(pulse));
+            assert!(pulse.load.slices.is_none());
+        }
+    }
+
+    #[test]
+    fn server_without_capacity_gets_no_pulse() {
+        let trials =
+            run(&header(search()), |trial| if trial.architecture.to_string() == "mt" { 0.0 } else { 20_000.0 });
+        let pulses: Vec<String> = trials
+            .iter()
+            .filter(|trial| trial.workload.profile.is_some())
+            .map(|trial| trial.architecture.to_string())
+            .collect();
+        assert_eq!(pulses, ["epoll"]);
+    }
+}
