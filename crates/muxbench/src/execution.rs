@@ -316,7 +316,7 @@ impl Session {
             store.replace_header(header)?;
         }
         check_clients(header, clients)?;
-        if args.explain && matches!(header.strategy, Strategy::Capacity(_)) {
+        if args.explain && header.strategy.is_search() {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
         allow_commands(&header.trials, args.allow_exec)?;

@@ -21,7 +21,7 @@ const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are s
 /// The codes of commands, besides or instead of those of all commands.
 const OWN: [(&[&str], &[Meaning]); 7] = [
     (
-        &["compare", "sweep", "capacity", "run"],
+        &["compare", "sweep", "capacity", "overload", "run"],
         &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
     ),
     (

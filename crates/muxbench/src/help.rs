@@ -64,6 +64,24 @@ const SHORT: &[(&str, &[&str])] = &[
             "resume",
         ],
     ),
+    (
+        "overload",
+        &[
+            "capacity",
+            "pulse",
+            "pulse_length",
+            "p99",
+            "arch",
+            "target",
+            "connections",
+            "service",
+            "request_timeout",
+            "retries",
+            "retry_budget",
+            "json",
+            "resume",
+        ],
+    ),
     ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
     (
         "load",
@@ -109,6 +127,10 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "capacity",
+        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
+    ),
+    (
+        "overload",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
     ),
     (
@@ -168,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
-    use crate::commands::{capacity, load, sweep};
+    use crate::commands::{capacity, load, overload, sweep};
     use crate::options::setup::{PHASES_OF_BUILDS, phases_of_rates};
 
     fn built(columns: usize) -> Command {
@@ -231,7 +253,7 @@ mod tests {
             assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
         }
         let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
-        for name in ["compare", "sweep", "capacity", "gate", "load", "idle"] {
+        for name in ["compare", "sweep", "capacity", "overload", "gate", "load", "idle"] {
             let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
             assert!(flags.is_empty(), "{name}: {flags:?}");
         }
@@ -257,6 +279,7 @@ mod tests {
             ("compare", compare.phases),
             ("sweep", phases_of_rates(sweep::MEASURE)),
             ("capacity", phases_of_rates(capacity::MEASURE)),
+            ("overload", phases_of_rates(overload::MEASURE)),
             ("gate", PHASES_OF_BUILDS),
             ("load", load::PHASES),
         ];

@@ -7,7 +7,7 @@ use harness::exec::event::RunEvent;
 use harness::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
 use harness::spec::units::Share;
-use harness::strategy::{self, until};
+use harness::strategy::{self, overload, until};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::format;
 use report::text::tail_mark;
@@ -56,6 +56,13 @@ impl Progress {
         let (total, left_ns, template) = match &header.strategy {
             Strategy::Capacity(goal) => {
                 (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "probe {pos}: {wide_msg}")
+            }
+            Strategy::Overload(goal) => {
+                let pulses = overload::contestants(header, goal, outcomes).into_iter().filter(|it| !it.is_done);
+                let pulses_ns: u64 = pulses.map(|it| duration_ns(&overload::pulse(it.first, 0, 0, goal, 1.0))).sum();
+                let search_ns = goal.search().map_or(0, |search| search.time_max_ns);
+                let left_ns = search_ns.saturating_sub(until::elapsed_ns(outcomes)) + pulses_ns;
+                (None, left_ns, "trial {pos}: {wide_msg}")
             }
             // The plan of a gate has more repeats than fit into its time.
             Strategy::Gate(goal) => {

@@ -52,6 +52,11 @@ pub fn bandwidth(bytes_per_s: f64) -> String {
     }
 }
 
+/// Formats a multiple as in `1.5x`, with decimals only if needed.
+pub fn times(factor: f64) -> String {
+    format!("{}x", (factor * 1e3).round() / 1e3)
+}
+
 /// Formats a share as in `90 %`, with decimals only if needed.
 pub fn percent(share: f64) -> String {
     let percent = (share * 1e6).round() / 1e4;

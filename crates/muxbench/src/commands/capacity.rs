@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::error::ErrorKind;
 use harness::host::Host;
-use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy, Varied};
+use harness::model::{RunHeader, SearchGoal, Strategy, Varied};
 use harness::plan::{self, Plan};
 use harness::spec::OneOrMany;
 use harness::spec::interleave::Interleave;
-use harness::spec::units::{Rate, Share, Time};
+use harness::spec::units::{Rate, Time};
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
+use crate::options::search::SearchArgs;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
@@ -49,22 +50,8 @@ pub const MEASURE: Time = Time(1_000_000_000);
 pub struct Args {
     #[command(flatten)]
     base: BaseArgs,
-    /// Limit of the median response time; a probe meets all
-    #[arg(long, value_name = "TIME", help_heading = "Search")]
-    p50: Option<Time>,
-    /// Limit of the 90th percentile
-    #[arg(long, value_name = "TIME", help_heading = "Search")]
-    p90: Option<Time>,
-    /// Limit of the 95th percentile
-    #[arg(long, value_name = "TIME", help_heading = "Search")]
-    p95: Option<Time>,
-    /// Limit of the 99th percentile
-    #[arg(long, value_name = "TIME", help_heading = "Search")]
-    p99: Option<Time>,
-    /// Limit of the 99.9th percentile
-    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = "Search")]
-    p999: Option<Time>,
-
+    #[command(flatten)]
+    search: SearchArgs,
     /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
     #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave"], help_heading = "Search")]
     at_rate: Option<Rate>,
@@ -75,25 +62,10 @@ pub struct Args {
     /// connections]
     #[arg(long, value_name = "N", help_heading = "Search")]
     to: Option<Rate>,
-    /// Half width of the final interval, as a share of the result [default: 5%]
-    #[arg(long, value_name = "SHARE", help_heading = "Search")]
-    precision: Option<Share>,
-    /// Time after which no probe starts [default: 10min]
-    ///
-    /// For all searches together; --resume may change it
-    #[arg(long, value_name = "TIME", help_heading = "Search")]
-    time_max: Option<Time>,
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
     execution: ExecutionArgs,
-}
-
-impl Args {
-    fn limits(&self) -> Vec<LatencyLimit> {
-        let limits = [(0.5, self.p50), (0.9, self.p90), (0.95, self.p95), (0.99, self.p99), (0.999, self.p999)];
-        limits.into_iter().filter_map(|(quantile, time)| Some(LatencyLimit { quantile, max_ns: time?.0 })).collect()
-    }
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -103,15 +75,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "--explain compares trials under one load, and probes differ in load; try `muxbench compare --explain`";
         return usage(ErrorKind::ArgumentConflict, reason);
     }
-    let limits = args.limits();
+    let limits = args.search.limits();
     if limits.is_empty() && args.at_rate.is_none() && args.execution.resume.is_none() {
         let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p95, --p99 and --p999";
         return usage(ErrorKind::MissingRequiredArgument, reason);
     }
-    let precision = args.precision.map_or(0.05, |share| share.0);
-    if !(0.005..=0.5).contains(&precision) {
-        bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
-    }
+    let precision = args.search.precision()?;
     let from = args.from.unwrap_or(Rate(1_000.0));
     let (varied, most) = match args.at_rate {
         Some(_) => (Varied::Connections, MOST_CONNECTIONS),
@@ -156,11 +125,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             interleaving(&plan).iter().for_each(|sentence| output::note(format_args!("interleaving: {sentence}")));
         }
         let (limits, from) = (limits.clone(), from.0);
-        let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
+        let time_max_ns = args.search.time_max_ns();
         Ok((plan, Strategy::Capacity(SearchGoal { limits, varied, from, most, precision, time_max_ns })))
     };
     let change = |header: &mut RunHeader| {
-        match (&mut header.strategy, args.time_max) {
+        match (&mut header.strategy, args.search.time_max) {
             (Strategy::Capacity(goal), Some(time_max)) => goal.time_max_ns = time_max.0,
             (_, Some(_)) => bail!("--time-max: the run is no search; omit it"),
             (_, None) => {}

@@ -7,7 +7,7 @@ use wire::names;
 
 use crate::output;
 
-/// Print shell completions
+/// Print shell completions (`muxbench man` prints manual pages)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench completions bash > /etc/bash_completion.d/muxbench")]
@@ -18,6 +18,7 @@ pub struct CompletionsArgs {
 
 /// Print a manual page
 #[derive(Debug, clap::Args)]
+#[command(hide = true)]
 #[command(after_help = "Examples:
   muxbench man compare > muxbench-compare.1")]
 pub struct ManArgs {

@@ -13,6 +13,7 @@ pub mod lab;
 pub mod list;
 pub mod load;
 pub mod observe;
+pub mod overload;
 pub mod plan;
 #[cfg(target_os = "linux")]
 pub mod relay;

@@ -13,7 +13,7 @@ use report::model::deviation::{Deviations, INTERLEAVED};
 use report::model::gate_history::GateHistory;
 use report::model::history;
 use report::plot::{Drawn, gate_history, trends};
-use report::{RunDiff, export, format, html, text};
+use report::{Overloads, RunDiff, export, format, html, text};
 
 use crate::files::{send_times, write, write_figures, write_paper_figures};
 use crate::options::format::FormatArgs;
@@ -74,7 +74,7 @@ pub struct Args {
     explain: bool,
     /// Print CSV
     ///
-    /// A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
+    /// A row is a trial (one run), a server (an overload), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
     /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
     #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
     csv: bool,
@@ -104,13 +104,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     let run = read(folder)?;
+    let is_overload = matches!(run.header.strategy, Strategy::Overload(_));
     for (flag, is_given) in [
         ("--explain", args.explain),
-        ("--html", args.html.is_some()),
-        ("--figures", args.figures.is_some()),
+        ("--html", args.html.is_some() && !is_overload),
+        ("--figures", args.figures.is_some() && !is_overload),
         ("--paper", args.paper.is_some()),
     ] {
-        if is_given && matches!(run.header.strategy, Strategy::Capacity(_)) {
+        if is_given && run.header.strategy.is_search() {
             bail!("{flag}: the run is a search, whose probes differ in rate; try a run of `muxbench compare`");
         }
     }
@@ -153,7 +154,8 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
             text::render(&run, medium) + &if args.explain { explanation() } else { String::new() }
         };
-        args.format.print_or_csv(args.csv, || export::json::of(&run), || export::csv::of(&run), show)?;
+        let csv = || Overloads::of(&run).map_or_else(|| export::csv::of(&run), |it| export::overload::csv(&it));
+        args.format.print_or_csv(args.csv, || export::json::of(&run), csv, show)?;
     }
     Ok(())
 }
@@ -273,7 +275,7 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
     let (first, second) = (read(a)?, read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {
-        if matches!(run.header.strategy, Strategy::Capacity(_)) {
+        if run.header.strategy.is_search() {
             bail!("cannot compare {}: a search has no trials at given rates; show it alone", folder.display());
         }
     }

@@ -64,7 +64,8 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
 }
 
 /// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past
-/// saturation. A strict search needs a precise capacity of each server: the client must not be the limit.
+/// saturation. A strict search needs a precise capacity of each server: the client must not be the limit. A strict overload needs
+/// the recovery of each server, without doubts.
 fn is_believable(run: &Run, strict: bool) -> bool {
     let outcomes: Vec<_> = run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
     let count = |kind| run.records.iter().filter(|record| record.verdict.kind == kind).count();
@@ -76,6 +77,7 @@ fn is_believable(run: &Run, strict: bool) -> bool {
             let is_precise = |it: &RateSearch<'_>| is_found(it) && it.ended == Some(search::SearchEnd::Precise);
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
+        Strategy::Overload(_) => report::Overloads::of(run).is_some_and(|it| it.is_found(strict)),
         Strategy::Whole if strict => valid == planned,
         Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) if strict => {
             let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();

@@ -5,6 +5,7 @@ pub mod experiment;
 pub mod format;
 mod http;
 pub mod over_time;
+pub mod search;
 pub mod servers;
 pub mod settings;
 pub mod setup;

@@ -70,6 +70,18 @@ flags! {
     timestamps: Timestamps = "SOURCE" [value_parser = named::<Timestamps>];
     /// Longest time to connect and get the first response; a slower connection fails the trial [default: 10s]
     timeout: Time = "TIME";
+    /// Longest time of a request in an open loop [default: none]
+    ///
+    /// From its send to the last byte of the response; a later response counts as a timeout [default of `overload`: 1s]
+    request_timeout: Time = "TIME";
+    /// Times to send a failed request again [default: 0]
+    ///
+    /// After a timeout or a lost connection, on the next connection that works; the response time runs from the planned first send
+    retries: u32 = "N" [value_parser = count::<u32>];
+    /// Most retries, as a share of the requests [default: all]
+    ///
+    /// Each request allows this share of a retry; at most 100 are saved up
+    retry_budget: Share = "SHARE" [requires = "retries"];
 }
 
 flags! {

@@ -1,12 +1,12 @@
-//! A run as JSON: its plan and host, every trial in full, and the summary, for a capacity run the result
-//! of each search, and for a gate its result.
+//! A run as JSON: its plan and host, every trial in full, and the summary; for a capacity run the result of each search, for an
+//! overload that of each server, and for a gate its result.
 //! Histograms are base64 of the HdrHistogram V2 (deflate) format.
 
 use harness::model::Run;
 use serde_json::{Value, json};
 
 use crate::model::summary::Summary;
-use crate::model::{Capacities, FORMAT, GateReport, Sweep, conclusion};
+use crate::model::{Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
 
 /// Returns the whole run.
 pub fn of(run: &Run) -> Value {
@@ -14,6 +14,8 @@ pub fn of(run: &Run) -> Value {
     if let Some(capacities) = Capacities::of(run) {
         // The probes of a search have different rates, so they have no summary. Write the result of each search instead.
         whole["capacity"] = json!(capacities);
+    } else if let Some(overloads) = Overloads::of(run) {
+        whole["overload"] = json!(overloads);
     } else {
         let summary = Summary::of(run);
         whole["best"] = json!(conclusion::overall(&summary));

@@ -4,7 +4,7 @@
 //! - [`csv`]: the trials of a run; [`json`]: a whole run
 //! - [`junit`]: a gate as JUnit XML
 //! - [`autobench`]: a sweep with autobench's columns
-//! - [`deviation`], [`run_diff`], [`history`]: other reports as CSV
+//! - [`deviation`], [`run_diff`], [`history`], [`overload`]: other reports as CSV
 
 pub mod autobench;
 pub mod csv;
@@ -12,4 +12,5 @@ pub mod deviation;
 pub mod history;
 pub mod json;
 pub mod junit;
+pub mod overload;
 pub mod run_diff;

@@ -7,12 +7,15 @@ use serde_json::{Value, json};
 use super::frame::{Drawing, Frame};
 use crate::export::{self, csv};
 use crate::format;
+use crate::model::overload::{Overload, Overloads};
 use crate::model::summary::{Comparison, Row, missing_by_reason, planned};
 use crate::model::undecided;
+use crate::model::workload::title as title_of;
 use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
 use crate::plot::figures::FigureSpec;
+use crate::text::overload;
 use crate::text::run;
 use crate::text::tail_mark;
 
@@ -27,11 +30,22 @@ struct Page<'a> {
     run_metric: &'static str,
     frame: &'a Frame,
     tables: Vec<Table<'a>>,
+    overloads: Vec<OverloadTable>,
     interval_method: &'static str,
     figures: &'a [(&'static FigureSpec, Chart)],
     /// The finished trials and their workloads in words.
-    trials: Vec<(&'a TrialRecord, &'a str)>,
-    possible: usize,
+    trials: Vec<(&'a TrialRecord, String)>,
+    /// The number of planned trials; `None` if results determine it.
+    possible: Option<usize>,
+}
+
+/// The servers of an overload under one workload.
+struct OverloadTable {
+    title: String,
+    headings: Vec<&'static str>,
+    /// The index of each server's architecture, and the cells of its row.
+    rows: Vec<(usize, Vec<String>)>,
+    notes: Vec<String>,
 }
 
 /// A ranking.
@@ -47,6 +61,7 @@ struct Table<'a> {
 /// Renders the whole document.
 pub fn render(run: &Run) -> anyhow::Result<String> {
     let summary = Summary::of(run);
+    let overloads = Overloads::of(run);
     let drawn = Drawn::of(run, &summary);
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
@@ -56,20 +71,21 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let title = |record: &TrialRecord| {
         let comparison = summary.comparisons.iter().find(|it| it.workload == record.trial.workload);
-        comparison.map_or("", |comparison| comparison.title.as_str())
+        comparison.map_or_else(|| title_of(&record.trial.workload), |comparison| comparison.title.clone())
     };
     let page = Page {
         run,
         command: format::command(&run.header.command),
         to_decide: summary.to_decide.as_deref().map(format::command),
-        best: conclusion::overall(&summary),
+        best: overloads.as_ref().map_or_else(|| conclusion::overall(&summary), |it| it.sentence.clone()),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
+        overloads: overloads.iter().flat_map(|it| overload_tables(it, architectures)).collect(),
         interval_method: summary.interval_method,
         figures,
         trials: run.records.iter().map(|record| (record, title(record))).collect(),
-        possible: planned(run),
+        possible: (!run.header.strategy.is_search()).then(|| planned(run)),
     };
     frame.document(&run.header.name, &page)
 }
@@ -102,6 +118,22 @@ fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Tabl
         rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
         notes: tail.chain(reasons).chain(missing_by_reason(&comparison.rows)).collect(),
     }
+}
+
+fn overload_tables(overloads: &Overloads, architectures: &[String]) -> Vec<OverloadTable> {
+    let table = |rows: Vec<&Overload>| {
+        let place =
+            |row: &Overload| architectures.iter().position(|name| *name == row.architecture).unwrap_or_default();
+        let cells = |row: &Overload| overload::COLUMNS.iter().map(|column| (column.text)(row)).collect();
+        let notes = [overloads.conditions(), overload::NOTES.to_owned()].into_iter().chain(overload::problems(&rows));
+        OverloadTable {
+            title: rows[0].workload.clone(),
+            headings: overload::COLUMNS.iter().map(|column| column.heading).collect(),
+            rows: rows.iter().map(|row| (place(row), cells(row))).collect(),
+            notes: notes.collect(),
+        }
+    };
+    overloads.workloads().into_iter().map(table).collect()
 }
 
 fn verdict(record: &TrialRecord) -> &'static str {

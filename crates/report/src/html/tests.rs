@@ -43,6 +43,7 @@ fn runs() -> Vec<Run> {
         testkit::kawai2006_run(),
         testkit::large_run(),
         testkit::bandwidth_run(),
+        testkit::overload_run(),
     ]
 }
 
@@ -126,6 +127,26 @@ fn figures_of_streams_show_bytes() {
     }
     let shown = ["bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
     insta::assert_snapshot!(lines(&run, |name| shown.contains(&name)));
+}
+
+#[test]
+fn page_of_an_overload_has_its_table_and_one_figure() {
+    let run = testkit::overload_run();
+    let drawn = drawn(&run);
+    assert_eq!(names(&drawn), ["overload"]);
+    let panel = &drawn.figures[0].1.panels[0];
+    let highest = |of: &str, architecture: usize| {
+        let series = panel.series.iter().find(|it| it.of == of && it.architecture == architecture).unwrap();
+        series.points.iter().map(|point| point.y).fold(0.0, f64::max)
+    };
+    for architecture in 0..2 {
+        assert!((highest("offered", architecture) / 1.5 - 1.0).abs() < 0.05 && highest("", architecture) > 0.69);
+    }
+    let page = render(&run).unwrap();
+    for text in ["<h2>Overload</h2>", "mt never recovered", "mp: workload.connections: made up", "39 trials of run"] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("vs best") && !page.contains("<h2>Ranking</h2>"));
 }
 
 #[test]

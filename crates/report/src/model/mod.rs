@@ -9,6 +9,7 @@
 //!   of servers in one window
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
+//! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
 //! - [`run_diff`]: two runs; [`history`]: many runs
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
@@ -23,7 +24,9 @@ pub mod gate_history;
 pub mod history;
 mod interleaving;
 mod network;
+pub mod overload;
 pub(crate) mod pairs;
+pub mod recovery;
 mod row;
 pub mod run_diff;
 pub mod stream;
@@ -34,6 +37,7 @@ pub mod workload;
 
 pub use capacity::Capacities;
 pub use gate::GateReport;
+pub use overload::Overloads;
 pub use run_diff::RunDiff;
 pub use summary::Summary;
 pub use sweep::Sweep;

@@ -48,6 +48,8 @@ impl Summary {
     pub fn of(run: &Run) -> Self {
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
+        // The trials of searches differ in rate, so they are not compared.
+        workloads.retain(|_| !run.header.strategy.is_search());
         let pruned = pruned(run);
         let blocks = RunBlocks::new(&run.records);
         let mut comparisons: Vec<Comparison> =

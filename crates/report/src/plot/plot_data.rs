@@ -7,11 +7,12 @@ use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE,
 use crate::list::distinct;
 pub use crate::model::axis::Axis as Along;
 use crate::model::axis::apart;
+use crate::model::overload::labels;
 use crate::model::summary::{Comparison, Row, Summary, estimated};
 
 /// A run with its summary and its architectures.
 pub struct PlotData<'a> {
-    run: &'a Run,
+    pub(crate) run: &'a Run,
     /// The summary of the run.
     pub summary: &'a Summary,
     /// Labels of the architectures in order of first appearance in the rankings; a series refers to them by index.
@@ -32,7 +33,8 @@ impl<'a> PlotData<'a> {
     /// Collects the data of a run.
     pub fn of(run: &'a Run, summary: &'a Summary) -> Self {
         let rows = summary.comparisons.iter().flat_map(|comparison| &comparison.rows);
-        Self { run, summary, architectures: distinct(rows.map(Row::label)) }
+        let architectures = if run.header.strategy.is_search() { labels(run) } else { distinct(rows.map(Row::label)) };
+        Self { run, summary, architectures }
     }
 
     /// Returns whether any workload is a closed loop.

@@ -6,7 +6,7 @@
 //! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
-//! - [`gate`], [`gate_history`]: gates
+//! - [`gate`], [`gate_history`]: gates; [`overload`]: overloads
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
@@ -29,6 +29,7 @@ pub mod load_report;
 pub mod medium;
 pub mod needs;
 pub mod observation;
+pub mod overload;
 pub mod plan;
 
 pub mod run;
@@ -41,12 +42,16 @@ pub mod tail_mark;
 use harness::model::Run;
 pub use medium::{Medium, Terminal};
 
-use crate::model::{Capacities, GateReport, Sweep};
+use crate::model::{Capacities, GateReport, Overloads, Sweep};
 
-/// Renders a run by its strategy: a sweep, a search for the highest rate, a gate with its ranking, or a ranking.
+/// Renders a run by its strategy: a sweep, a search for the highest rate, an overload, a gate with its ranking, or a
+/// ranking.
 pub fn render(run: &Run, medium: Medium) -> String {
     if let Some(sweep) = Sweep::of(run) {
         return sweep::render(run, &sweep, medium);
+    }
+    if let Some(overloads) = Overloads::of(run) {
+        return overload::render(run, &overloads, medium);
     }
     let gate = GateReport::of(run).map_or_else(String::new, |gate| gate::render(&gate, medium) + "\n");
     match Capacities::of(run) {

@@ -20,7 +20,7 @@ use setting::Settings;
 use super::run_diff::{Change, ChangeKind, HostDifference};
 use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
-use super::{Capacities, FORMAT, Summary, conclusion};
+use super::{Capacities, FORMAT, Overloads, Summary, conclusion};
 use crate::list::{distinct, grouped};
 
 /// Collects the figures of runs.
@@ -153,6 +153,7 @@ impl Builder {
             self.hosts.len() - 1
         });
         let capacities = Capacities::of(run);
+        let overloads = Overloads::of(run);
         let summary = Summary::of(run);
         let entry = Entry {
             folder: folder.to_owned(),
@@ -164,12 +165,14 @@ impl Builder {
             host,
             finished: run.records.len(),
             valid: run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
-            planned: capacities.is_none().then(|| planned(run)),
-            sentence: capacities.as_ref().map_or_else(|| conclusion::overall(&summary), Capacities::sentence),
+            planned: (!header.strategy.is_search()).then(|| planned(run)),
+            sentence: match (capacities, overloads) {
+                (Some(capacities), _) => capacities.sentence(),
+                (None, Some(overloads)) => overloads.sentence,
+                (None, None) => conclusion::overall(&summary),
+            },
         };
-        // Each probe of a search has its own rate, so probes form no trend.
-        let comparisons = summary.comparisons.iter().filter(|_| capacities.is_none());
-        let rows = comparisons.flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
+        let rows = summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows
             .filter(|(_, row)| row.repeats > 0)
             .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(row)));

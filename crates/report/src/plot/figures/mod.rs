@@ -2,6 +2,7 @@
 
 mod distribution;
 mod over_window;
+mod overload;
 mod ranking;
 
 use harness::model::Workload;
@@ -115,6 +116,14 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "Responses per second in each 32nd part of the measured window and, as a fainter line, planned requests per second. \
                 Both are medians of repeats. Only for a rate that changes over the window.",
         draw: over_window::rates,
+    },
+    FigureSpec {
+        name: "overload",
+        title: "Goodput under overload",
+        about: "Requests answered in time per second, relative to the capacity of the server, and as a fainter line the offered rate. \
+                Each request counts at its planned time. A server that degrades gracefully stays near 100 % during the pulse, and \
+                returns to the offered rate soon after it.",
+        draw: overload::draw,
     },
     FigureSpec {
         name: "lag",

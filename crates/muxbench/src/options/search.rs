@@ -1,0 +1,62 @@
+//! Flags of a search for a capacity.
+
+use anyhow::bail;
+use harness::model::LatencyLimit;
+use harness::spec::units::{Share, Time};
+
+/// The default of `--time-max`, in nanoseconds.
+const TIME_MAX_NS: u64 = 600_000_000_000;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Search")]
+pub struct SearchArgs {
+    /// Limit of the median response time; a probe meets all
+    #[arg(long, value_name = "TIME")]
+    p50: Option<Time>,
+    /// Limit of the 90th percentile
+    #[arg(long, value_name = "TIME")]
+    p90: Option<Time>,
+    /// Limit of the 95th percentile
+    #[arg(long, value_name = "TIME")]
+    p95: Option<Time>,
+    /// Limit of the 99th percentile
+    #[arg(long, value_name = "TIME")]
+    p99: Option<Time>,
+    /// Limit of the 99.9th percentile
+    #[arg(long, value_name = "TIME", alias = "p99.9")]
+    p999: Option<Time>,
+    /// Half width of the final interval, as a share of the result [default: 5%]
+    #[arg(long, value_name = "SHARE")]
+    precision: Option<Share>,
+    /// Time after which no probe starts [default: 10min]
+    ///
+    /// For all searches together; `capacity --resume` may change it
+    #[arg(long, value_name = "TIME")]
+    pub time_max: Option<Time>,
+}
+
+impl SearchArgs {
+    /// The limits of the response time.
+    pub fn limits(&self) -> Vec<LatencyLimit> {
+        let limits = [(0.5, self.p50), (0.9, self.p90), (0.95, self.p95), (0.99, self.p99), (0.999, self.p999)];
+        limits.into_iter().filter_map(|(quantile, time)| Some(LatencyLimit { quantile, max_ns: time?.0 })).collect()
+    }
+
+    /// The precision as a share of the result.
+    pub fn precision(&self) -> anyhow::Result<f64> {
+        let precision = self.precision.map_or(0.05, |share| share.0);
+        if !(0.005..=0.5).contains(&precision) {
+            bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
+        }
+        Ok(precision)
+    }
+
+    pub fn time_max_ns(&self) -> u64 {
+        self.time_max.map_or(TIME_MAX_NS, |time| time.0)
+    }
+
+    /// Whether the user gave any of the flags.
+    pub fn is_given(&self) -> bool {
+        !self.limits().is_empty() || self.precision.is_some() || self.time_max.is_some()
+    }
+}

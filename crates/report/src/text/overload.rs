@@ -1,0 +1,98 @@
+//! Servers beyond their capacity, as text.
+
+use harness::model::Run;
+
+use super::host::host;
+use super::medium::Medium;
+use super::style::Style;
+use super::table::{self, Column, column};
+use super::tail_mark::MARK;
+use crate::format;
+use crate::model::overload::{Overload, Overloads, PulseFigures, other_errors};
+use crate::model::recovery::Recovery;
+
+/// The columns of the table.
+pub(crate) const COLUMNS: [Column<Overload>; 9] = [
+    column("architecture", 0, |row: &Overload| row.architecture.clone())
+        .styled(|row| matches!(row.recovery(), Some(Recovery::After { ns: 0 })).then_some(Style::Best)),
+    column("capacity", 0, |row| {
+        let most = row.capacity_per_s.map_or("-".into(), format::digits);
+        if row.is_lower_bound { format!(">= {most}") } else { most }
+    }),
+    column("before", 0, |row| goodput(row, 0)),
+    column("pulse", 0, |row| goodput(row, 1)),
+    column("after", 0, |row| goodput(row, 2)),
+    column("timeouts", 0, |row| pulse(row, |it| it.errors.timeout.to_string())),
+    column("other errors", 1, |row| pulse(row, |it| other_errors(&it.errors).to_string())),
+    column("retries", 1, |row| pulse(row, |it| it.retries.to_string())),
+    column("recovered", 0, |row: &Overload| recovered(row)).styled(|row| match row.recovery()? {
+        Recovery::After { .. } => Some(Style::Good),
+        Recovery::Never => Some(Style::Bad),
+        Recovery::UnhealthyBefore => Some(Style::Doubtful),
+    }),
+];
+
+/// The meaning of the columns.
+pub(crate) const NOTES: &str = "Before, pulse, after: goodput, the requests answered in time per second. Timeouts and other errors: \
+                                requests that failed in the whole trial, after all retries. Recovered: the time after the pulse \
+                                from which the server stays healthy: 95 % of the requests in time, and a median response time of \
+                                at most twice that before the pulse (or 1 ms).";
+
+fn pulse(row: &Overload, text: impl Fn(&PulseFigures) -> String) -> String {
+    row.pulse.as_ref().map_or("-".into(), text)
+}
+
+/// Formats the goodput of a phase, with the mark if the client may be a cause.
+fn goodput(row: &Overload, phase: usize) -> String {
+    pulse(row, |it| format::digits(it.phases[phase].goodput_per_s) + if it.is_client_limited { MARK } else { "" })
+}
+
+fn recovered(row: &Overload) -> String {
+    match row.recovery() {
+        Some(Recovery::After { ns: 0 }) => "at once".into(),
+        Some(Recovery::After { ns }) => format::time(ns as f64),
+        Some(Recovery::Never) => "never".into(),
+        Some(Recovery::UnhealthyBefore) | None => "-".into(),
+    }
+}
+
+/// Renders a table for each workload, and the conclusion.
+pub fn render(run: &Run, overloads: &Overloads, medium: Medium) -> String {
+    let mut lines = vec![medium.prose(&overloads.conditions())];
+    for rows in overloads.workloads() {
+        lines.push(medium.heading(&format!("Overload: {}", rows[0].workload)));
+        let owned: Vec<Overload> = rows.iter().map(|row| (*row).clone()).collect();
+        lines.push(table::with_dropped(&COLUMNS, &owned, medium));
+        lines.extend(problems(&rows).iter().map(|text| medium.prose(text)));
+    }
+    lines.push(medium.prose(&overloads.sentence) + "\n");
+    lines.push(medium.prose(NOTES));
+    lines.push(medium.prose(&host(run)));
+    medium.finished(lines.join("\n") + "\n")
+}
+
+/// Lists the problems of rows, each with the name of its server.
+pub(crate) fn problems(rows: &[&Overload]) -> Vec<String> {
+    let of = |row: &&Overload| {
+        let name = row.architecture.clone();
+        row.problems.iter().map(move |problem| format!("{name}: {problem}")).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overloads_fit_wide_and_narrow_terminals() {
+        let run = testkit::overload_run();
+        let overloads = Overloads::of(&run).unwrap();
+        for width in [120, 80] {
+            let text = render(&run, &overloads, width.into());
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("overload_{width}"), text);
+        }
+        insta::assert_snapshot!("overload_markdown", render(&run, &overloads, Medium::Markdown));
+    }
+}
