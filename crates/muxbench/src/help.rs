@@ -66,21 +66,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
     (
         "overload",
-        &[
-            "capacity",
-            "pulse",
-            "pulse_length",
-            "p99",
-            "arch",
-            "target",
-            "connections",
-            "service",
-            "request_timeout",
-            "retries",
-            "retry_budget",
-            "json",
-            "resume",
-        ],
+        &["capacity", "pulse", "p99", "arch", "target", "connections", "request_timeout", "retries", "json", "resume"],
     ),
     ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
     (

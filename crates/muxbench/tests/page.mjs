@@ -1,5 +1,5 @@
 // Checks a page in a browser that has no network. Prints each defect, or `all well`.
-// Arguments: the folder with the packages, the page's file, its kind (`run`, `index` or `paper`), and optionally a folder for
+// Arguments: the folder with the packages, the page's file, its kind (`run`, `overload`, `index` or `paper`), and optionally a folder for
 // screenshots.
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -7,10 +7,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
 const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (at === 2 ? it : resolve(it)));
-// For each kind of page: the figure to check, words of its tooltips, and a word in the saved numbers.
-const { figure, words, numbers } = {
+// For each kind of page: the figure to check, words of its tooltips, a word in the saved numbers, and the fewest charts.
+const { figure, words, numbers, fewest = 10 } = {
   // Without percentiles: on a busy machine the page omits those that the client may have caused.
   run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
+  // Its lines have no marks.
+  overload: { figure: "overload", words: [], numbers: "\"overload\"", fewest: 1 },
   paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
   index: { figure: "trend-p50", words: ["service time p50", "run"], numbers: "\"trends\"" },
 }[kind];
@@ -80,7 +82,7 @@ check((await page.locator("h1").innerText()).length > 10, "the heading states no
 
 await drawAll(page);
 const charts = await drawn(page);
-check(charts.length >= 10, `only ${charts.length} charts`);
+check(charts.length >= fewest, `only ${charts.length} charts`);
 charts.forEach(({ label, traces }) => {
   check(traces > 0, `nothing is drawn: ${label}`);
   check(label.length > 10, `a chart has no description: ${label}`);
@@ -88,15 +90,17 @@ charts.forEach(({ label, traces }) => {
 console.log(`${charts.length} charts, ${charts.reduce((sum, it) => sum + it.traces, 0)} traces`);
 
 // A mark under the pointer shows its values.
-const plot = page.locator(`#figure-${figure} .plot`).first();
-await plot.scrollIntoViewIfNeeded();
-const mark = plot.locator(".scatterlayer .points path").first();
-const box = await mark.boundingBox();
-await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
-const hover = plot.locator(".hoverlayer .hovertext");
-await hover.first().waitFor({ timeout: TIMEOUT }).catch(() => {});
-const shown = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
-for (const word of words) check(shown.includes(word), `the tooltip lacks ${word}: "${shown}"`);
+if (words.length > 0) {
+  const plot = page.locator(`#figure-${figure} .plot`).first();
+  await plot.scrollIntoViewIfNeeded();
+  const mark = plot.locator(".scatterlayer .points path").first();
+  const box = await mark.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  const hover = plot.locator(".hoverlayer .hovertext");
+  await hover.first().waitFor({ timeout: TIMEOUT }).catch(() => {});
+  const shown = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
+  for (const word of words) check(shown.includes(word), `the tooltip lacks ${word}: "${shown}"`);
+}
 
 // The keyboard reaches the switches, past the link that skips to the result, and turns one off in every chart.
 await page.evaluate(() => { scrollTo(0, 0); document.activeElement.blur(); });

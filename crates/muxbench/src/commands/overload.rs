@@ -25,7 +25,7 @@ pub const MEASURE: Time = Time(1_000_000_000);
 /// The default of `--request-timeout`.
 const REQUEST_TIMEOUT: Time = Time(1_000_000_000);
 const MS: u64 = 1_000_000;
-const HEADING: &str = "Pulse";
+const HEADING: &str = "Load";
 
 /// Load servers beyond their capacity, and time their recovery
 ///
@@ -48,8 +48,10 @@ const HEADING: &str = "Pulse";
 pub struct Args {
     #[command(flatten)]
     base: BaseArgs,
-    /// Capacity of all servers, in requests/s, without a search
-    #[arg(long, value_name = "RATE", help_heading = HEADING)]
+    /// Capacity of all servers, instead of a search
+    ///
+    /// In requests per second
+    #[arg(long, value_name = "RATE", help_heading = "Search")]
     capacity: Option<Rate>,
     /// Rate before and after the pulse / capacity [default: 0.7]
     #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]

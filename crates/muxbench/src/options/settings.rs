@@ -70,13 +70,14 @@ flags! {
     timestamps: Timestamps = "SOURCE" [value_parser = named::<Timestamps>];
     /// Longest time to connect and get the first response; a slower connection fails the trial [default: 10s]
     timeout: Time = "TIME";
-    /// Longest time of a request in an open loop [default: none]
+    /// Time limit of a request, as in 1s
     ///
-    /// From its send to the last byte of the response; a later response counts as a timeout [default of `overload`: 1s]
+    /// In an open loop, from the send to the last byte of the response. A later response counts as a timeout [default: none;
+    /// `overload`: 1s]
     request_timeout: Time = "TIME";
-    /// Times to send a failed request again [default: 0]
+    /// Retries of a failed request [default: 0]
     ///
-    /// After a timeout or a lost connection, on the next connection that works; the response time runs from the planned first send
+    /// After a timeout or a lost connection, on the next connection that works. The response time runs from the planned first send
     retries: u32 = "N" [value_parser = count::<u32>];
     /// Most retries, as a share of the requests [default: all]
     ///

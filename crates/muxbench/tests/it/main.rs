@@ -22,6 +22,7 @@ mod observe;
 mod others;
 mod over_time;
 mod overflow;
+mod overload;
 mod page;
 mod rates;
 mod security;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         others::cases,
         over_time::cases,
         overflow::cases,
+        overload::cases,
         page::cases,
         rates::cases,
         security::cases,

@@ -44,9 +44,9 @@ fn page_of_a_run_works_and_is_accessible() {
     assert!(out.is_empty() && err.contains("small/report.html"), "{out}{err}");
     println!("{}", browse(&folder.path().join("small/report.html"), "run"));
 
-    // The run has no closed loop, no kernel timestamps, no streams and no profile, so it lacks the figures for these.
+    // The run has no closed loop, no kernel timestamps, no streams, no profile and no overload, so it lacks the figures for these.
     let streams = ["bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
-    let others = [&["throughput", "kernel", "rates"], &streams[..]].concat();
+    let others = [&["throughput", "kernel", "rates", "overload"], &streams[..]].concat();
     for figure in report::plot::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
         // There is no ranking without a valid trial, and no distribution if the client may have caused every quantile.
@@ -90,6 +90,13 @@ fn page_of_streams_works() {
     store(&folder.path().join("streams"), &testkit::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
+}
+
+fn page_of_an_overload_works() {
+    let folder = tempfile::tempdir().unwrap();
+    store(&folder.path().join("overload"), &testkit::overload_run());
+    run(folder.path(), &["report", "overload", "--html"]);
+    println!("{}", browse(&folder.path().join("overload/report.html"), "overload"));
 }
 
 fn index_links_to_its_runs() {
@@ -163,6 +170,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(page_of_a_run_works_and_is_accessible));
     cases.once(case!(page_of_a_paper_works_and_is_accessible));
     cases.once(case!(page_of_streams_works));
+    cases.once(case!(page_of_an_overload_works));
     cases.once(case!(index_links_to_its_runs));
     cases.once(case!(page_path_that_is_a_folder_is_rejected));
     cases.once(case!(vendored_plotly_is_the_published_one));

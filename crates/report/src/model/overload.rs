@@ -4,7 +4,7 @@ use harness::model::{OverloadGoal, Run, Strategy, TrialRecord, VerdictKind, Work
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::overload::{Contestant, contestants};
-use harness::strategy::search::CapacityBound;
+use harness::strategy::search::{CapacityBound, RateSearch};
 use load::LoadReport;
 use load::report::{Errors, GoodputBin, GoodputReport};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct Overload {
     pub workload: String,
     /// The capacity in requests per second; `None` if it is unknown.
     pub capacity_per_s: Option<f64>,
-    /// Whether the capacity is only a lower bound, because the client or the range of rates limited the search.
+    /// Whether the capacity is only a lower bound, because the client, the range of rates or the time limited the search.
     pub is_lower_bound: bool,
     /// The figures of the trial with the pulse; `None` without a report of the client.
     pub pulse: Option<PulseFigures>,
@@ -186,7 +186,6 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Overload 
     let record = run.records.iter().find(is_pulse);
     let pulse = record.and_then(|record| figures(goal, record));
     let mut problems = first.infeasible.clone();
-    let is_lower_bound = search.as_ref().is_some_and(|it| matches!(it.answer(), Some(CapacityBound::AtLeast { .. })));
     problems.extend(match (record, &pulse, capacity_per_s) {
         _ if !first.infeasible.is_empty() => None,
         (None, _, None) if search.as_ref().is_some_and(|it| it.ended.is_some()) => Some(
@@ -205,12 +204,16 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Overload 
         }
         _ => None,
     });
-    if is_lower_bound && pulse.is_some() {
-        problems.push(
-            "the capacity is only a lower bound, so the pulse may not exceed it; give the client more CPUs (--client-cpus)"
-                .to_owned(),
-        );
-    }
+    let remedy = match search.as_ref().and_then(RateSearch::answer) {
+        Some(CapacityBound::AtLeast { client: true, .. }) => Some("give the client more CPUs (--client-cpus)"),
+        Some(CapacityBound::AtLeast { client: false, .. }) => Some("raise --to or --time-max"),
+        Some(CapacityBound::Server { .. }) | None => None,
+    };
+    problems.extend(
+        remedy
+            .filter(|_| pulse.is_some())
+            .map(|remedy| format!("the capacity is only a lower bound, so the pulse may not exceed it; {remedy}")),
+    );
     if let (Some(record), true) = (record, pulse.as_ref().is_some_and(|it| it.is_client_limited)) {
         let failed = record.verdict.checks.iter().filter(|it| !it.passed && it.decides == VerdictKind::ClientLimited);
         let names: Vec<&str> = failed.map(|check| check.name.as_str()).collect();
@@ -220,7 +223,7 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Overload 
         architecture: first.label(),
         workload: title(&Workload { rate_per_s: None, ..first.workload.clone() }),
         capacity_per_s: *capacity_per_s,
-        is_lower_bound,
+        is_lower_bound: remedy.is_some(),
         pulse,
         problems,
     }
