@@ -167,8 +167,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "connections would end in the slices of other servers"
     } else if load.is_varied() && experiment.interleave != Interleave::Always {
         "requests that wait at a peak of the rate would be answered in the slices of other servers"
-    } else if load.request_timeout.is_some_and(|it| it.retries > 0) {
-        "retries would be sent in the slices of other servers"
+    } else if load.request_timeout.is_some() {
+        "retries and late responses would fall into the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
     } else if measured_requests(trial, slice_ns).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {

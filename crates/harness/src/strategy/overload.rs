@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_gets_the_pulse_of_its_own_capacity_after_all_searches() {
+    fn pulses_follow_all_searches_with_each_capacity() {
         let header = header(search());
         let of = |trial: &Trial| if trial.architecture.to_string() == "mt" { 5_000.0 } else { 20_000.0 };
         let trials = run(&header, of);

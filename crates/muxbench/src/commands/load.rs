@@ -265,6 +265,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
         format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)
     }));
+    lines.extend(report.goodput.as_ref().map(|goodput| load_report::goodput(goodput, report)));
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         let remedy = match class {

@@ -22,7 +22,8 @@ pub struct ExecutionArgs {
     pub allow_exec: bool,
     /// Exit with 3 unless every trial is valid
     ///
-    /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise
+    /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise. For `overload`, the
+    /// recovery of every server must be known, without doubts
     #[arg(long)]
     pub strict: bool,
     /// Join a distributed run (Slurm, MPI, Kubernetes)

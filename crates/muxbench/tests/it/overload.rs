@@ -99,7 +99,7 @@ fn wrong_flags_fail_with_a_remedy() {
         let (actual, out, err) = run(folder.path(), &format!("overload --connections 8 {flags}"));
         assert!(actual == Some(code) && err.contains(words), "{flags}: {actual:?} {out}\n{err}");
     }
-    let (code, _, err) = run(folder.path(), "load 127.0.0.1:1 --retries 1");
+    let (code, _, err) = run(folder.path(), "load tcp://127.0.0.1:1 --retries 1");
     assert!(code == Some(1) && err.contains("add request-timeout, such as 1s"), "{err}");
 }
 

@@ -83,6 +83,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     let load = record.load.as_ref();
     let late = load.map(LoadReport::late_sends);
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
+    let goodput = load.and_then(|load| load.goodput.as_ref());
     let closed = load.and_then(|load| load.closed.as_ref());
     let churn = load.and_then(|load| load.churn.as_ref());
     let http = load.and_then(|load| load.http.as_ref());
@@ -131,6 +132,8 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("planned", load.map(|load| load.planned));
     row.put("completed", load.map(|load| load.completed));
     row.put("errors", load.map(|load| load.errors.total()));
+    row.put("attempts_timed_out", goodput.map(|it| it.timeouts));
+    row.put("retries", goodput.map(|it| it.retries));
     row.put("lost", datagrams.map(|it| it.lost));
     row.put("duplicates", datagrams.map(|it| it.duplicates));
     row.put("reordered", datagrams.map(|it| it.reordered));

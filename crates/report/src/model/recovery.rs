@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_the_first_time_from_which_the_server_stays_healthy() {
+    fn recovery_is_the_time_from_which_a_server_stays_healthy() {
         let at = |bins: u64| Some(Recovery::After { ns: bins * 100 });
         assert_eq!(after("hhhh"), at(0));
         assert_eq!(after("llhh"), at(2), "requests are late");

@@ -2,7 +2,7 @@
 
 use harness::model::Verdict;
 use load::LoadReport;
-use load::report::{ClosedReport, DatagramReport, StreamReport};
+use load::report::{ClosedReport, DatagramReport, GoodputReport, StreamReport};
 
 use super::medium::Medium;
 use super::style::Style;
@@ -22,6 +22,17 @@ pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
     };
     let DatagramReport { ports, lost, duplicates, reordered, .. } = report;
     format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
+}
+
+/// Formats the requests that were answered in time, and the retries, in a line.
+pub fn goodput(goodput: &GoodputReport, report: &LoadReport) -> String {
+    let GoodputReport { timeout_ns, timeouts, retries, .. } = goodput;
+    format!(
+        "{} of {} requests answered within {}; in the whole trial, {timeouts} attempts timed out, and {retries} were retries",
+        report.completed,
+        report.planned,
+        format::time(*timeout_ns as f64)
+    )
 }
 
 /// Formats the bandwidth and the fairness of streams in a line.
