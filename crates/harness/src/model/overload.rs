@@ -5,7 +5,7 @@ use std::ops::Range;
 use load::config::{RateProfile, RequestTimeout, Segment};
 use serde::{Deserialize, Serialize};
 
-use super::strategy::SearchGoal;
+use super::search::SearchGoal;
 
 /// The goal of an overload: to know how each server behaves beyond its capacity, and how long it takes to recover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

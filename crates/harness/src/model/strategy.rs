@@ -1,13 +1,11 @@
 //! Strategies: the order in which a run executes trials, and the effect of finished trials on it.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use stats::Block;
 
 use super::gate::GateGoal;
 use super::overload::OverloadGoal;
-use crate::spec::units::Time;
+use super::search::SearchGoal;
 
 /// The order in which a run executes trials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,60 +70,6 @@ pub struct TrialOutcome {
     /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search; the only
     /// other trials of an overload have a pulse.
     pub probe: Option<(f64, ProbeResult)>,
-}
-
-/// The quantity that a search varies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Varied {
-    /// The rate, in requests per second.
-    #[default]
-    Rate,
-    /// The number of connections, at a fixed rate.
-    Connections,
-}
-
-/// The goal of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SearchGoal {
-    /// The limits of the response time (t3 - t1). A probe must meet all of them.
-    pub limits: Vec<LatencyLimit>,
-    /// The quantity that the search varies.
-    #[serde(default)]
-    pub varied: Varied,
-    /// The first value to try.
-    #[serde(alias = "from_per_s")]
-    pub from: f64,
-    /// The highest value to try.
-    #[serde(alias = "most_per_s")]
-    pub most: f64,
-    /// The largest distance between the result and each end of its interval, as a share of the result.
-    pub precision: f64,
-    /// The total time, in nanoseconds, after which no further probe starts.
-    pub time_max_ns: u64,
-}
-
-/// A limit of a quantile of the response time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LatencyLimit {
-    /// The quantile, from 0 to 1.
-    pub quantile: f64,
-    /// The highest allowed value, in nanoseconds.
-    pub max_ns: u64,
-}
-
-impl LatencyLimit {
-    /// Returns the name of the quantile, such as `p99.9`.
-    pub fn name(&self) -> String {
-        // Round to tenths of a percent to hide the error of binary fractions.
-        format!("p{}", (self.quantile * 1e3).round() / 10.0)
-    }
-}
-
-impl fmt::Display for LatencyLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} <= {}", self.name(), Time(self.max_ns))
-    }
 }
 
 /// The result of one probe of a search.

@@ -9,11 +9,10 @@ use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_
 use crate::record::request::{Link, REJECTED, Record, Stamp};
 use crate::record::statuses::Statuses;
 use crate::report::samples::{
-    KernelFacts, fit, late, measured, planned_by_part, response_ns, send_delay_ns, service_ns, went_back,
+    KernelFacts, fit, goodput, late, measured, planned_by_part, response_ns, send_delay_ns, service_ns, went_back,
 };
 use crate::report::{
-    Class, ClockFacts, ClosedReport, Errors, GoodputReport, HttpReport, LoadReport, Measured, Outstanding, PARTS,
-    Sample,
+    Class, ClockFacts, ClosedReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS, Sample,
 };
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::time::clock::{Clock, Wall};
@@ -254,7 +253,7 @@ impl Facts<'_> {
             planned_by_part: self.trial.config.is_varied().then(|| planned_by_part(samples, window_ns)),
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
-            goodput: self.trial.config.request_timeout.map(|it| GoodputReport::of(it.timeout_ns, samples, window_ns)),
+            goodput: self.trial.config.request_timeout.map(|it| goodput(samples, window_ns, it.timeout_ns)),
             late: Some(late(&send_delay, &service, samples)),
             stalled_ns: self.usage.stalled_ns,
             send_delay,

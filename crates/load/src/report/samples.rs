@@ -2,7 +2,7 @@
 
 use stats::TestResult;
 
-use super::{EIGHTHS, Hardware, KernelReport, LateSends, Measured, PARTS};
+use super::{EIGHTHS, GoodputBin, GoodputReport, Hardware, KernelReport, LateSends, Measured, PARTS};
 
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,27 @@ pub fn parts(samples: &[Sample], window_ns: u64, count: usize) -> impl Iterator<
 pub fn planned_by_part(samples: &[Sample], window_ns: u64) -> [u64; PARTS] {
     let mut counts = parts(samples, window_ns, PARTS).map(|these| these.len() as u64);
     std::array::from_fn(|_| counts.next().unwrap_or(0))
+}
+
+/// The shortest bin of goodput, in nanoseconds.
+const BIN_NS_MIN: u64 = 100_000_000;
+/// The most bins of a window.
+const BINS_MAX: u64 = 1_000;
+
+/// Counts the requests answered in time. Takes samples in order of planned time, in which late responses are already none.
+pub fn goodput(samples: &[Sample], window_ns: u64, timeout_ns: u64) -> GoodputReport {
+    let bin_ns = window_ns.div_ceil(BINS_MAX).next_multiple_of(BIN_NS_MIN).max(BIN_NS_MIN);
+    let mut rest = samples;
+    let bin = |number: u64| {
+        let end_ns = ((number + 1) * bin_ns) as i64;
+        let (these, others) = rest.split_at(rest.partition_point(|sample| sample.planned_ns < end_ns));
+        rest = others;
+        let mut times = values(these, response_ns);
+        let in_time = times.len() as u64;
+        GoodputBin { planned: these.len() as u64, in_time, response_p50_ns: p50_and_p90(&mut times).0 }
+    };
+    let bins = (0..window_ns.div_ceil(bin_ns)).map(bin).collect();
+    GoodputReport { timeout_ns, timeouts: 0, retries: 0, bin_ns, bins }
 }
 
 /// Returns the known differences in nanoseconds. Replaces negative times with 0: `went_back` and `out_of_order` count them.
@@ -228,5 +249,21 @@ mod tests {
         let nothing = measured(&[], 1_000, send_delay_ns);
         assert_eq!(nothing.distribution.count, 0);
         assert_eq!((nothing.p50_by_part_ns, nothing.p90_by_part_ns), ([0; PARTS], [0; PARTS]));
+    }
+
+    #[test]
+    fn request_counts_in_the_bin_of_its_planned_time() {
+        let sample = |planned_ms: i64, response_ms: Option<i64>| Sample {
+            planned_ns: planned_ms * 1_000_000,
+            complete_ns: response_ms.map_or(Sample::NEVER, |ms| (planned_ms + ms) * 1_000_000),
+            ..Sample::UNKNOWN
+        };
+        let samples =
+            [sample(0, Some(250)), sample(50, Some(20)), sample(99, None), sample(100, Some(3)), sample(240, None)];
+        let report = goodput(&samples, 250_000_000, 7);
+        let bin = |planned, in_time, ms: u64| GoodputBin { planned, in_time, response_p50_ns: ms * 1_000_000 };
+        assert_eq!((report.timeout_ns, report.bin_ns), (7, BIN_NS_MIN));
+        assert_eq!(report.bins, [bin(3, 2, 20), bin(1, 1, 3), bin(1, 0, 0)]);
+        assert_eq!(goodput(&samples, 250_000_000_000, 7).bin_ns, 300_000_000, "at most 1 000 bins");
     }
 }

@@ -107,7 +107,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         goodput: first.goodput.as_ref().map(|goodput| GoodputReport {
             timeouts: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.timeouts)),
             retries: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.retries)),
-            ..GoodputReport::of(goodput.timeout_ns, samples, window_ns)
+            ..figures::goodput(samples, window_ns, goodput.timeout_ns)
         }),
         closed: closed(accounts),
         churn: churn(accounts),
