@@ -193,7 +193,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         retry.connection.store(working as u32, Relaxed);
         retry.number.store(number + 1, Relaxed);
         retries.wait_for(record);
-        // The connection may fail meanwhile. The search for failed connections then finds the record.
+        // If the connection has failed meanwhile, the record has no send time, and so is overdue.
         self.send_on(working as u32, record);
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::ClockChoice;
+use crate::config::{ClockChoice, RequestTimeout};
 use crate::record::recorder::Times;
 use crate::record::summary::{Trial, Usage};
 use crate::time::clock::Clock;
@@ -10,7 +10,9 @@ fn whole(processes: u32) -> LoadConfig {
     let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
     let config = LoadConfig::new(([127, 0, 0, 1], 80), service);
     let phases = crate::config::Phases { measure_ns: WINDOW_NS, ..config.phases };
-    LoadConfig { connections: 10, rate_per_s: Some(3_000.0), phases, processes, cpus: vec![0], ..config }
+    let request_timeout = Some(RequestTimeout { timeout_ns: WINDOW_NS, retries: 1, retry_budget: None });
+    let rate_per_s = Some(3_000.0);
+    LoadConfig { connections: 10, rate_per_s, phases, processes, cpus: vec![0], request_timeout, ..config }
 }
 
 /// Requests at 3 000 per second with varying times. One in a hundred gets no response.
@@ -35,7 +37,9 @@ fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
     };
     let count = samples.len() as f64;
     let outstanding = Outstanding { at_start: 1, at_end: 2, after_drain: errors.timeout };
-    let report = trial.facts(5, Usage::default()).common(samples, 48.0);
+    let mut report = trial.facts(5, Usage::default()).common(samples, 48.0);
+    let goodput = report.goodput.as_mut().unwrap();
+    (goodput.timeouts, goodput.retries) = (errors.timeout, samples.len() as u64);
     LoadReport { rate_achieved_per_s: count, rate_sent_per_s: count, outstanding, errors, ..report }
 }
 
@@ -124,6 +128,7 @@ fn merged_report_of_three_processes_equals_one_report() {
     }
     let counts = |it: &LoadReport| (it.planned, it.sent, it.completed, it.connections, it.active, it.errors);
     assert_eq!(counts(&one), counts(&three));
+    assert!(one.goodput == three.goodput && one.goodput.as_ref().unwrap().bins.len() == 10, "{:?}", three.goodput);
     assert_eq!((one.rate_asked_per_s, one.rate_sent_per_s), (three.rate_asked_per_s, three.rate_sent_per_s));
     assert_eq!(three.outstanding, Outstanding { at_start: 3, at_end: 6, after_drain: 30 });
     assert!(three.fit.unwrap().effect < 0.2);
