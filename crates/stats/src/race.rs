@@ -140,6 +140,15 @@ impl Fit {
         self.difference(one, other).is_some_and(|it| is_above(it, margin, alpha))
     }
 
+    /// Tests whether the scores of two contestants differ by less than `margin`, with the probability `alpha` of an error: two one-sided
+    /// tests (Schuirmann 1987).
+    pub fn are_within(&self, one: usize, other: usize, margin: f64, alpha: f64) -> bool {
+        let is_less = |one, other| {
+            self.difference(one, other).is_some_and(|it| is_above(Mean { value: -it.value, ..it }, -margin, alpha))
+        };
+        is_less(one, other) && is_less(other, one)
+    }
+
     /// Tests whether a contestant's score exceeds a limit, with the probability `alpha` of an error.
     pub fn exceeds(&self, contestant: usize, limit: f64, alpha: f64) -> bool {
         self.mean(contestant).is_some_and(|it| is_above(it, limit, alpha))
@@ -147,8 +156,7 @@ impl Fit {
 
     /// Tests whether a contestant's score is below a limit, with the probability `alpha` of an error.
     pub fn is_below(&self, contestant: usize, limit: f64, alpha: f64) -> bool {
-        let negative = |it: Mean| Mean { value: -it.value, ..it };
-        self.mean(contestant).is_some_and(|it| is_above(negative(it), -limit, alpha))
+        self.mean(contestant).is_some_and(|it| is_above(Mean { value: -it.value, ..it }, -limit, alpha))
     }
 
     /// Returns the probability of each contestant to be the best of these, from draws of their joint t distribution. `None` if the noise

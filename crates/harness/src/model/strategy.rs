@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use stats::Block;
 
+use super::advise::AdviseGoal;
 use super::gate::GateGoal;
 use crate::spec::units::Time;
 
@@ -29,6 +30,9 @@ pub enum Strategy {
     },
     /// Executes repeats of two builds until each figure of the new one is known to be within its limit, or one to be beyond.
     Gate(GateGoal),
+    /// Races architectures for an objective, and then races the best ones under changed traffic. The plan has the first round of each
+    /// part; results determine the later rounds.
+    Advise(AdviseGoal),
     /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
     /// results determine the next ones.
     Capacity(SearchGoal),
@@ -54,9 +58,11 @@ pub struct TrialOutcome {
     pub is_past: bool,
     /// The number of trials that shared the window.
     pub contestants: u32,
+    /// The heat, which these trials share.
+    pub heat: u32,
     /// The blocks of the metric that ranks architectures, for a strategy that needs them.
     pub blocks: Vec<Block>,
-    /// The values of a gate's figures, in the order of its limits; empty for other strategies.
+    /// The values of a gate's figures, in the order of its limits, or of all figures for a race; empty for other strategies.
     pub values: Vec<Option<f64>>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
