@@ -7,7 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    calibrate, capacity, compare, docs, gate, idle, list, load, observe, plan, report, reproduce, run, serve, sweep,
+    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, plan, report, reproduce, run, serve,
+    sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -35,6 +36,7 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench compare                          # seven architectures in a minute
   muxbench sweep --rate 10000..45000+5000   # response time up to saturation
   muxbench capacity --p99 1ms               # highest rate within a limit
+  muxbench advise --objective cpu --limit p99=2ms  # which architecture is best?
   muxbench gate './old {port}' './new {port}' --allow-exec  # is the new build slower?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
@@ -70,6 +72,7 @@ commands! {
     Compare(compare::Args) => compare::run,
     Sweep(sweep::Args) => sweep::run,
     Capacity(capacity::Args) => capacity::run,
+    Advise(advise::Args) => advise::run,
     Gate(gate::Args) => gate::run,
     Run(run::Args) => run::run,
     Plan(plan::Args) => |args| succeeded(plan::run(args)),
@@ -177,6 +180,7 @@ mod tests {
             ("muxbench compare --resume --network lab --delay 1ms", "--network and --delay cannot"),
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
+            ("muxbench advise --resume here --budget 9s", "--budget cannot"),
         ] {
             let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
             let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");

@@ -64,6 +64,22 @@ const SHORT: &[(&str, &[&str])] = &[
             "resume",
         ],
     ),
+    (
+        "advise",
+        &[
+            "objective",
+            "limit",
+            "budget",
+            "rate",
+            "connections",
+            "arch",
+            "target",
+            "exec",
+            "allow_exec",
+            "json",
+            "resume",
+        ],
+    ),
     ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
     (
         "load",
@@ -111,6 +127,7 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
         "capacity",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
     ),
+    ("advise", &[("connections", "400"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
     (
         "gate",
         &[("connections", "400"), ("ramp", "100ms"), ("warm_up", "200ms"), ("measure", "1500ms"), ("cool_down", "1s")],
@@ -169,7 +186,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::commands::{capacity, load, sweep};
-    use crate::options::setup::{PHASES_OF_BUILDS, phases_of_rates};
+    use crate::options::setup::{PHASES_OF_BUILDS, PHASES_OF_RACE, phases_of_rates};
 
     fn built(columns: usize) -> Command {
         let mut command = arranged(Cli::command(), columns);
@@ -231,7 +248,7 @@ mod tests {
             assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
         }
         let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
-        for name in ["compare", "sweep", "capacity", "gate", "load", "idle"] {
+        for name in ["compare", "sweep", "capacity", "advise", "gate", "load", "idle"] {
             let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
             assert!(flags.is_empty(), "{name}: {flags:?}");
         }
@@ -257,19 +274,22 @@ mod tests {
             ("compare", compare.phases),
             ("sweep", phases_of_rates(sweep::MEASURE)),
             ("capacity", phases_of_rates(capacity::MEASURE)),
+            ("advise", PHASES_OF_RACE),
             ("gate", PHASES_OF_BUILDS),
             ("load", load::PHASES),
         ];
         for ((command, flags), (of, phases)) in DEFAULTS.iter().zip(phases) {
             assert_eq!(*command, of);
             let connections = if of == "compare" { connections.join(",") } else { connections[0].clone() };
-            let expected = [
+            let mut expected = vec![
                 ("connections", connections),
                 ("ramp", phases.ramp.to_string()),
                 ("warm_up", phases.warm_up.to_string()),
                 ("measure", phases.measure.to_string()),
                 ("cool_down", phases.cool_down.to_string()),
             ];
+            // The window of a race follows from its budget.
+            expected.retain(|(flag, _)| of != "advise" || *flag != "measure");
             let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
             assert_eq!(shown, expected, "{command}");
         }

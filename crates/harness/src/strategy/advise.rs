@@ -5,6 +5,7 @@
 //! these trials again, for the contestants that are still in.
 
 mod choice;
+mod confirm;
 mod part;
 mod race;
 pub mod variations;
@@ -21,6 +22,7 @@ pub use variations::{Change, Variation};
 
 use super::until::elapsed_ns;
 use crate::model::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::spec::Experiment;
 
 /// The knowledge about a race.
 #[derive(Clone, Debug)]
@@ -85,6 +87,12 @@ pub fn advice<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Option<Ad
         variations,
         figures,
     })
+}
+
+/// Returns the experiment that compares the winner with the next best contestants. `None` without a winner.
+pub fn confirmation(header: &RunHeader, advice: &Advice<'_>) -> Option<Experiment> {
+    let Strategy::Advise(goal) = &header.strategy else { return None };
+    confirm::experiment(goal, advice.choice.as_ref()?, advice.contestants)
 }
 
 /// Returns the next trials: the heats of the current round of the race, or of a round under changed traffic.

@@ -10,8 +10,10 @@
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`run_diff`]: two runs; [`history`]: many runs
+//! - [`advice`]: the best of many architectures for an objective
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
+pub mod advice;
 pub mod axis;
 pub mod capacity;
 pub mod client_tail;
@@ -32,6 +34,7 @@ pub mod sweep;
 pub(crate) mod undecided;
 pub mod workload;
 
+pub use advice::AdviceReport;
 pub use capacity::Capacities;
 pub use gate::GateReport;
 pub use run_diff::RunDiff;

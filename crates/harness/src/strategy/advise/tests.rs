@@ -213,6 +213,18 @@ fn impossible_changes_have_reasons() {
 }
 
 #[test]
+fn confirmation_compares_the_winner_with_its_rival() {
+    let header = header(&NAMES, GateFigure::P50, &[], 60);
+    let (_, outcomes) = run(&header, apart);
+    let experiment = confirmation(&header, &advice(&header, &outcomes).unwrap()).unwrap();
+    let servers: Vec<String> = experiment.architectures.0.iter().map(ToString::to_string).collect();
+    assert_eq!((servers, experiment.repeats.get()), (vec!["mt".to_owned(), "epoll".to_owned()], 5));
+    assert_eq!(experiment.phases.measure.to_string(), "2s");
+    let text = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&text, "confirm.toml").unwrap(), experiment);
+}
+
+#[test]
 fn reports_see_the_trials_that_ran() {
     let header = header(&NAMES, GateFigure::P50, &[], 60);
     let run = Run { header, records: Vec::new(), damage: Vec::new() };

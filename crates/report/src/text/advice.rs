@@ -1,0 +1,70 @@
+//! The answer of a race as text.
+
+use super::medium::{Medium, hanging};
+use super::table::{self, Column, column};
+use crate::format;
+use crate::model::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
+
+const CONTESTANTS: &[Column<AdviceRow>] = &[
+    column("architecture", 0, |row| row.architecture.clone()),
+    column("vs winner", 0, |row| format::ratio(row.ratio)),
+    column("best", 1, |row| row.probability.map_or("-".into(), probability)),
+    column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
+    column("p99", 3, |row| row.p99_ns.map_or("-".into(), format::us)),
+    column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),
+    column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),
+    column("memory/conn", 4, |row| row.memory_bytes.map_or("-".into(), format::bytes)),
+    column("rounds", 6, |row| row.rounds.to_string()),
+    column("finding", 0, |row| row.finding.clone()),
+];
+
+/// The number of problems that are shown.
+const PROBLEMS_MAX: usize = 5;
+
+/// Renders the answer, all contestants, and the answer under changed traffic.
+pub fn render(report: &AdviceReport, medium: Medium) -> String {
+    let AdviceReport { objective, workload, rounds, elapsed_s, .. } = report;
+    let limits: String = report.limits.iter().map(|limit| format!(", with {limit}")).collect();
+    let rounds = if *rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+    let mut lines = vec![
+        medium.heading(&format!("Advice for the best {objective}{limits}")),
+        medium.prose(&format!("{workload}; {rounds}, {elapsed_s:.0} s")),
+        medium.prose(&report.sentences.join(" ")),
+        String::new(),
+        table::with_dropped(CONTESTANTS, &report.contestants, medium),
+    ];
+    lines.extend(report.problems.iter().take(PROBLEMS_MAX).map(|problem| medium.prose(problem)));
+    if let Some(more) = report.problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
+        lines.push(medium.prose(&format!("{more} more: see --json")));
+    }
+    if !report.changes.is_empty() {
+        lines.extend([String::new(), medium.prose("Under changed traffic:")]);
+        lines.extend(report.changes.iter().map(|it| line(it, medium)));
+    }
+    medium.finished(lines.join("\n") + "\n")
+}
+
+fn line(change: &AdviceChange, medium: Medium) -> String {
+    let AdviceChange { change, traffic, sentence, .. } = change;
+    let traffic = if traffic.is_empty() { String::new() } else { format!(" ({traffic})") };
+    hanging("- ", &format!("{change}{traffic}: {sentence}."), medium.width()).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_shows_the_answer_and_where_it_changes() {
+        for (name, percent) in [("lead", 30), ("tie", 0)] {
+            let report = AdviceReport::of(&testkit::advise_run(percent)).unwrap();
+            insta::assert_snapshot!(name, render(&report, 80.into()));
+            insta::assert_snapshot!(format!("{name}_markdown"), render(&report, Medium::Markdown));
+        }
+        let mut run = testkit::advise_run(30);
+        run.records.truncate(4);
+        let text = render(&AdviceReport::of(&run).unwrap(), 80.into());
+        assert!(text.contains("no answer before the second round") && !text.contains("Under changed"), "{text}");
+        assert!(AdviceReport::of(&testkit::run()).is_none());
+    }
+}
