@@ -270,7 +270,7 @@ pub struct Limit {
 pub enum Standing {
     /// It may be the best.
     In,
-    /// It is worse than another contestant.
+    /// It is worse than another contestant by more than the margin.
     Worse,
     /// It exceeds the limit with this number.
     Exceeds(usize),
@@ -283,14 +283,15 @@ pub enum Standing {
 /// eliminate no others.
 #[derive(Clone, Debug)]
 pub struct Race {
+    margin: f64,
     looks: u32,
     standings: Vec<Standing>,
 }
 
 impl Race {
-    /// Starts without a look.
-    pub fn new(contestants: usize) -> Self {
-        Self { looks: 0, standings: vec![Standing::In; contestants] }
+    /// Starts without a look. Contestants whose scores differ by at most `margin` do not eliminate each other.
+    pub fn new(contestants: usize, margin: f64) -> Self {
+        Self { margin, looks: 0, standings: vec![Standing::In; contestants] }
     }
 
     /// Looks at the scores so far. A contestant that an earlier look eliminated stays out.
@@ -305,7 +306,8 @@ impl Race {
         }
         let is_within = |&it: &usize| limits.iter().all(|limit| limit.fit.is_below(it, limit.max, alpha));
         let rivals: Vec<usize> = (0..count).filter(|&it| is_in(&self.standings[it])).filter(is_within).collect();
-        let is_worse = |it: usize| rivals.iter().any(|&rival| rival != it && fit.is_worse(it, rival, 0.0, alpha));
+        let is_worse =
+            |it: usize| rivals.iter().any(|&rival| rival != it && fit.is_worse(it, rival, self.margin, alpha));
         let worse: Vec<usize> = (0..count).filter(|&it| is_in(&self.standings[it]) && is_worse(it)).collect();
         worse.into_iter().for_each(|it| self.standings[it] = Standing::Worse);
         &self.standings

@@ -39,7 +39,7 @@ pub fn advise_run(percent: u64) -> Run {
         let at = place(trial.architecture.to_string().split(':').next().unwrap_or_default()) as u64;
         let is_changed = trial.workload.connections == 800;
         let slower = if is_changed && at == 2 { 0 } else { (at + u64::from(is_changed)) * percent };
-        let noise = (u64::from(trial.index) * 7 + 3) % 5;
+        let noise = (u64::from(trial.index) * 7 + u64::from(trial.repeat) * (3 + at)) % 5;
         let mut record = record(&trial, 400 * (100 + slower) + 200 * noise, VerdictKind::Valid, "");
         if let Some(server) = &mut record.server {
             server.totals.cpu_system_ns += at * 400_000;

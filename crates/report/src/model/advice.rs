@@ -179,18 +179,23 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
 }
 
 fn finding(advice: &Advice<'_>, run: &Run, it: usize) -> String {
-    let Some(choice) = &advice.choice else {
-        return advice.out[it].map_or("-".to_owned(), |out| out_words(out, run, advice, it));
+    let choice = match (advice.out[it], &advice.choice) {
+        (Some(out), _) => return out_words(out, run, advice, it),
+        (None, None) if advice.fit.effect(it).is_none() => return "not measured".to_owned(),
+        (None, None) => return "-".to_owned(),
+        (None, Some(choice)) => choice,
     };
     let may_win = choice.probabilities.as_ref().is_none_or(|all| all.iter().any(|(of, _)| *of == it));
-    match advice.out[it] {
-        Some(out) => out_words(out, run, advice, it),
-        None if it == choice.winner => if choice.tied.is_empty() { "winner" } else { "winner of the tie" }.to_owned(),
-        None if choice.tied.contains(&it) => "tied".to_owned(),
-        None if advice.fit.effect(it).is_none() => "not measured".to_owned(),
-        None if !may_win => "not within the limits".to_owned(),
-        None => "behind".to_owned(),
+    let is_measured = advice.fit.effect(it).is_some();
+    match is_measured {
+        true if it == choice.winner && choice.tied.is_empty() => "winner",
+        true if it == choice.winner => "winner of the tie",
+        true if choice.tied.contains(&it) => "tied",
+        true if may_win => "behind",
+        true => "not within the limits",
+        false => "not measured",
     }
+    .to_owned()
 }
 
 fn out_words(out: Out, run: &Run, advice: &Advice<'_>, it: usize) -> String {
@@ -211,17 +216,18 @@ fn of_contestant<'a>(run: &'a Run, contestant: &'a Trial) -> impl DoubleEndedIte
     run.records.iter().filter(|record| record.trial.is_repeat_of(contestant))
 }
 
-/// Returns why contestants are out that failed or cannot run.
+/// Returns why contestants have no score, failed or cannot run.
 fn problems(run: &Run, advice: &Advice<'_>) -> Vec<String> {
-    let problem = |(trial, out): (&Trial, &Option<Out>)| match out {
+    let problem = |(it, trial): (usize, &Trial)| match advice.out[it] {
         Some(Out::CannotRun) => Some(format!("{}: {}", trial.label(), trial.infeasible.join("; "))),
-        Some(Out::CannotKeepUp) => {
-            let reason = of_contestant(run, trial).next_back().map(|record| record.verdict.reason.clone());
-            reason.map(|reason| format!("{}: {reason}", trial.label()))
+        Some(Out::Worse | Out::Exceeds(_)) => None,
+        None if advice.fit.effect(it).is_some() => None,
+        Some(Out::CannotKeepUp) | None => {
+            let TrialRecord { verdict, .. } = of_contestant(run, trial).next_back()?;
+            Some(format!("{} {}: {}", trial.label(), format::verdict(verdict.kind), verdict.reason))
         }
-        _ => None,
     };
-    distinct(advice.contestants.iter().zip(&advice.out).filter_map(problem))
+    distinct(advice.contestants.iter().enumerate().filter_map(problem))
 }
 
 /// Returns the answer in words: the winner or the tie, its lead, its cost, and why it wins.

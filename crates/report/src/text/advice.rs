@@ -8,7 +8,7 @@ use crate::model::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
 const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("architecture", 0, |row| row.architecture.clone()),
     column("vs winner", 0, |row| format::ratio(row.ratio)),
-    column("best", 1, |row| row.probability.map_or("-".into(), probability)),
+    column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
     column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
     column("p99", 3, |row| row.p99_ns.map_or("-".into(), format::us)),
     column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),

@@ -17,7 +17,7 @@ impl Simulation {
     /// Races contestants with these effects in heats of at most `size`, with looks after rounds 2, 3, 4, 6, 9 and 13. Returns the
     /// standings and the last fit.
     fn race(&mut self, effects: &[f64], size: usize) -> (Vec<Standing>, Fit) {
-        let mut race = Race::new(effects.len());
+        let mut race = Race::new(effects.len(), MARGIN);
         let mut scores = Vec::new();
         let mut fit = Fit::of(&[], Noise::default());
         let mut heat = 0;
@@ -47,6 +47,8 @@ fn survivors(standings: &[Standing]) -> Vec<usize> {
 }
 
 const CASES: usize = 200;
+/// The margin of `muxbench advise`.
+const MARGIN: f64 = 0.02;
 
 /// 27 servers, of which one is better than all others by 5 % or more.
 fn spread_out() -> Vec<f64> {
@@ -62,9 +64,10 @@ fn known_best_of_many_wins_its_races() {
 
 #[test]
 fn best_contestant_is_rarely_eliminated() {
-    // Equal contestants are the worst case. Each may be the best, so count one of them.
+    // The worst case: all others are better by exactly the margin.
     for (seed, noise, pauses) in [(2, vec![0.02; 12], 0.0), (3, vec![0.02; 12], 0.05), (4, vec![0.05; 3], 0.0)] {
-        let effects = vec![0.0; noise.len()];
+        let mut effects = vec![-MARGIN; noise.len()];
+        effects[0] = 0.0;
         let mut simulation = Simulation { pauses, ..Simulation::new(seed, noise) };
         let wrong = (0..CASES).filter(|_| simulation.race(&effects, 6).0[0] != Standing::In).count();
         assert!(wrong * 100 <= 5 * CASES, "{wrong} of {CASES} with {pauses} pauses");
@@ -158,7 +161,7 @@ fn limits_eliminate_and_protect() {
     };
     let fit = |values| Fit::of(&rounds(values), Noise::default());
     let limit = Limit { fit: fit([3.0, 2.0, 1.0]), max: 2.02 };
-    let mut race = Race::new(3);
+    let mut race = Race::new(3, 0.0);
     let found = race.look(&fit([0.1, 0.2, 0.3]), std::slice::from_ref(&limit)).to_vec();
     assert_eq!(found, [Standing::Exceeds(0), Standing::In, Standing::In], "only contestants within limits eliminate");
     assert_eq!(race.look(&fit([0.1, 0.4, 0.2]), &[limit])[1..], [Standing::Worse, Standing::In]);

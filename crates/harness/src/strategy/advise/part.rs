@@ -25,7 +25,7 @@ pub enum Out {
     CannotKeepUp,
     /// It exceeds the limit of this figure.
     Exceeds(GateFigure),
-    /// It is worse than another contestant.
+    /// It is worse than another contestant by more than the margin.
     Worse,
 }
 

@@ -31,7 +31,7 @@ impl State {
     /// Replays the race round by round.
     pub(super) fn of(part: &Part<'_>, goal: &AdviseGoal) -> Self {
         let count = part.templates.len();
-        let mut race = Race::new(count);
+        let mut race = Race::new(count, MARGIN.ln_1p());
         let mut looks = 0;
         let time_max_ns = match goal.variations.iter().any(|it| it.first.is_ok()) {
             true => (goal.time_max_ns as f64 * RACE_SHARE) as u64,

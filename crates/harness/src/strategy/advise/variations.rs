@@ -140,6 +140,7 @@ fn active(experiment: &mut Experiment) -> Result<String, String> {
 }
 
 fn work(experiment: &mut Experiment) -> Result<String, String> {
+    check_built_in(experiment)?;
     let work = experiment.workload.simulated_work.as_mut();
     let Work(work) = work.ok_or("the traffic has no simulated work; try --simulated-work")?;
     work.time_ns = work.time_ns.saturating_mul(FACTOR.into());
@@ -147,6 +148,7 @@ fn work(experiment: &mut Experiment) -> Result<String, String> {
 }
 
 fn size(experiment: &mut Experiment) -> Result<String, String> {
+    check_built_in(experiment)?;
     let larger = |size: Size| size.0.checked_mul(FACTOR).map(Size).ok_or(format!("{size} x10 is too large"));
     let workload = &mut experiment.workload;
     match workload.service {
@@ -167,6 +169,12 @@ fn size(experiment: &mut Experiment) -> Result<String, String> {
     let shown = |size: Option<Size>| size.map(|it| it.to_string());
     let sizes: Vec<String> = [workload.request, workload.response].into_iter().filter_map(shown).collect();
     Ok(sizes.join(" -> "))
+}
+
+/// Checks that all servers are built in, and so follow the experiment.
+fn check_built_in(experiment: &Experiment) -> Result<(), String> {
+    let external = experiment.architectures.0.iter().find(|it| it.ours().is_none());
+    external.map_or(Ok(()), |it| Err(format!("{it} determines it")))
 }
 
 /// Returns the experiment as a closed loop, whose rate is the capacity.
