@@ -40,6 +40,8 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench gate './old {port}' './new {port}' --allow-exec  # is the new build slower?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
+  muxbench completions bash                 # shell completions
+  muxbench man compare                      # a manual page
 
 Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or
 2000/s. Reports have 80 columns, those of the terminal, or those of the variable COLUMNS. NO_COLOR=1 removes colours.
@@ -239,6 +241,8 @@ mod tests {
             ("sweep --rate 1..5", "such as 10000..45000+5000"),
             ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
             ("capacity --p99 1", "such as 30s"),
+            ("advise --objective p98", "did you mean"),
+            ("advise --limit p99=2", "such as 30s"),
             ("observe", "--port <PORT>"),
             ("observe --port 0", "--port"),
             ("observe --port 80 --pid 1", "cannot be used with"),

@@ -13,7 +13,7 @@ use super::cost::CostBreakdown;
 use super::gate::shown;
 use super::workload::title;
 use crate::format;
-use crate::list::distinct;
+use crate::list::grouped;
 
 /// The figures of a contestant in reports.
 const FIGURES: [GateFigure; 5] =
@@ -216,18 +216,26 @@ fn of_contestant<'a>(run: &'a Run, contestant: &'a Trial) -> impl DoubleEndedIte
     run.records.iter().filter(|record| record.trial.is_repeat_of(contestant))
 }
 
-/// Returns why contestants have no score, failed or cannot run.
+/// Returns why contestants have no score, failed or cannot run: a line for each kind of reason.
 fn problems(run: &Run, advice: &Advice<'_>) -> Vec<String> {
     let problem = |(it, trial): (usize, &Trial)| match advice.out[it] {
-        Some(Out::CannotRun) => Some(format!("{}: {}", trial.label(), trial.infeasible.join("; "))),
+        Some(Out::CannotRun) => Some((trial.label(), "cannot run", trial.infeasible.join("; "))),
         Some(Out::Worse | Out::Exceeds(_)) => None,
         None if advice.fit.effect(it).is_some() => None,
         Some(Out::CannotKeepUp) | None => {
             let TrialRecord { verdict, .. } = of_contestant(run, trial).next_back()?;
-            Some(format!("{} {}: {}", trial.label(), format::verdict(verdict.kind), verdict.reason))
+            Some((trial.label(), format::verdict(verdict.kind), verdict.reason.clone()))
         }
     };
-    distinct(advice.contestants.iter().enumerate().filter_map(problem))
+    let problems = advice.contestants.iter().enumerate().filter_map(problem);
+    let line = |alike: Vec<(String, &str, String)>| {
+        let (first, kind, reason) = &alike[0];
+        let others: Vec<&str> = alike[1..].iter().map(|it| it.0.as_str()).collect();
+        let too =
+            if others.is_empty() { String::new() } else { format!(" (also {kind}: {})", format::listed(&others)) };
+        format!("{first} {kind}: {reason}{too}")
+    };
+    grouped(problems, |a, b| a.1 == b.1).into_iter().map(line).collect()
 }
 
 /// Returns the answer in words: the winner or the tie, its lead, its cost, and why it wins.
@@ -235,8 +243,8 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
     let Some(choice) = &advice.choice else {
         return vec![match advice.rounds {
             0 | 1 => "There is no answer before the second round.".to_owned(),
-            _ if goal.limits.is_empty() => "No contestant gave usable results. See the reasons below.".to_owned(),
-            _ => "No contestant is usable and within the limits. Try wider limits, or other servers.".to_owned(),
+            _ if goal.limits.is_empty() => "No contestant gave usable results, for the reasons below. Try a quiet machine, a lower --rate, or --schedule closed.".to_owned(),
+            _ => "No contestant is known to be usable and within the limits. Try wider limits, or other servers.".to_owned(),
         }];
     };
     let label = |it: usize| advice.contestants[it].label();

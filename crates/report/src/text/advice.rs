@@ -18,9 +18,6 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("finding", 0, |row| row.finding.clone()),
 ];
 
-/// The number of problems that are shown.
-const PROBLEMS_MAX: usize = 5;
-
 /// Renders the answer, all contestants, and the answer under changed traffic.
 pub fn render(report: &AdviceReport, medium: Medium) -> String {
     let AdviceReport { objective, workload, rounds, elapsed_s, .. } = report;
@@ -33,10 +30,7 @@ pub fn render(report: &AdviceReport, medium: Medium) -> String {
         String::new(),
         table::with_dropped(CONTESTANTS, &report.contestants, medium),
     ];
-    lines.extend(report.problems.iter().take(PROBLEMS_MAX).map(|problem| medium.prose(problem)));
-    if let Some(more) = report.problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
-        lines.push(medium.prose(&format!("{more} more: see --json")));
-    }
+    lines.extend(report.problems.iter().map(|problem| medium.prose(problem)));
     if !report.changes.is_empty() {
         lines.extend([String::new(), medium.prose("Under changed traffic:")]);
         lines.extend(report.changes.iter().map(|it| line(it, medium)));
