@@ -1,8 +1,8 @@
-//! Races: which of many contestants is best, if each round tests only those that may still be (successive elimination).
+//! Races: which of many contestants is best, if each repeat tests only those that may still be (successive elimination).
 //!
 //! A score is the logarithm of a figure of one trial; lower is better. The contestants of a heat share the speed of the host, so a
 //! score is modelled as the contestant's effect, plus the effect of the heat, plus noise. The noise includes how starts of one server
-//! differ, which parts of one window do not show. All contestants together estimate it, because each has few rounds.
+//! differ, which parts of one window do not show. All contestants together estimate it, because each has few repeats.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -298,7 +298,7 @@ impl Race {
     pub fn look(&mut self, fit: &Fit, limits: &[Limit]) -> &[Standing] {
         self.looks += 1;
         let count = self.standings.len();
-        let alpha = level(self.looks) / (count.saturating_sub(1) + count * limits.len()).max(1) as f64;
+        let alpha = self.alpha(limits.len());
         let is_in = |standing: &Standing| *standing == Standing::In;
         for (contestant, standing) in self.standings.iter_mut().enumerate().filter(|(_, it)| is_in(it)) {
             let exceeded = limits.iter().position(|limit| limit.fit.exceeds(contestant, limit.max, alpha));
@@ -311,6 +311,12 @@ impl Race {
         let worse: Vec<usize> = (0..count).filter(|&it| is_in(&self.standings[it]) && is_worse(it)).collect();
         worse.into_iter().for_each(|it| self.standings[it] = Standing::Worse);
         &self.standings
+    }
+
+    /// Returns the probability of an error in each test of the last look.
+    pub fn alpha(&self, limits: usize) -> f64 {
+        let count = self.standings.len();
+        level(self.looks.max(1)) / (count.saturating_sub(1) + count * limits).max(1) as f64
     }
 
     /// Returns the state of each contestant.

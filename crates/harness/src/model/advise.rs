@@ -15,7 +15,7 @@ pub struct AdviseGoal {
     pub contestants: u32,
     /// The parts after the race under the given traffic.
     pub variations: Vec<AdvisePart>,
-    /// The total time, in nanoseconds, within which rounds end. The first two rounds always run.
+    /// The total time, in nanoseconds, within which repeats end. The first two repeats always run.
     pub time_max_ns: u64,
     /// The experiment as a file.
     pub experiment: String,

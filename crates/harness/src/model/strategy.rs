@@ -30,8 +30,8 @@ pub enum Strategy {
     },
     /// Executes repeats of two builds until each figure of the new one is known to be within its limit, or one to be beyond.
     Gate(GateGoal),
-    /// Races architectures for an objective, and then races the best ones under changed traffic. The plan has the first round of each
-    /// part; results determine the later rounds.
+    /// Races architectures for an objective, and then races the best ones under changed traffic. The plan has the first repeat of
+    /// each part; results determine the later ones.
     Advise(AdviseGoal),
     /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
     /// results determine the next ones.

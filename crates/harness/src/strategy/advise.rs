@@ -1,7 +1,7 @@
-//! Races: rounds of all architectures, of which each look eliminates those that are known to be worse. Then short races of the best
+//! Races: repeats of all architectures, of which each look eliminates those that are known to be worse. Then short races of the best
 //! ones under changed traffic, which show where the answer changes.
 //!
-//! The plan has a part for the given traffic and parts for changed traffic. A part has a trial for each contestant. Each round runs
+//! The plan has a part for the given traffic and parts for changed traffic. A part has a trial for each contestant. Each repeat runs
 //! these trials again, for the contestants that are still in.
 
 mod choice;
@@ -17,7 +17,7 @@ pub use choice::{Choice, TieBreak};
 pub use part::Out;
 use part::{Part, planned_ns};
 pub use race::MARGIN;
-use race::{ROUNDS_MIN, State};
+use race::{REPEATS_MIN, State};
 pub use variations::{Change, Variation};
 
 use super::until::elapsed_ns;
@@ -27,19 +27,19 @@ use crate::spec::Experiment;
 /// The knowledge about a race.
 #[derive(Clone, Debug)]
 pub struct Advice<'a> {
-    /// The trials of the first round, one for each contestant.
+    /// The trials of the first repeat, one for each contestant.
     pub contestants: &'a [Trial],
     /// Why each contestant is out; `None` if it may be the best.
     pub out: Vec<Option<Out>>,
-    /// The complete rounds.
-    pub rounds: u32,
-    /// The rounds that each contestant ran.
-    pub rounds_of: Vec<u32>,
+    /// The complete repeats.
+    pub repeats: u32,
+    /// The repeats that each contestant ran.
+    pub repeats_of: Vec<u32>,
     /// Whether the race has ended. Its answer may be a tie.
     pub is_ended: bool,
     /// The scores of the objective.
     pub fit: Fit,
-    /// The winner; `None` before the second round, or if no contestant is usable.
+    /// The winner; `None` before the second repeat, or if no contestant is usable.
     pub choice: Option<Choice>,
     /// The findings under changed traffic.
     pub variations: Vec<Variation>,
@@ -71,16 +71,17 @@ pub fn advice<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Option<Ad
     let state = State::of(&race, goal);
     let figures: Vec<(GateFigure, Fit)> =
         GateFigure::ALL.iter().map(|(figure, ..)| (*figure, race.fit_of(*figure))).collect();
-    let choice = (state.rounds >= ROUNDS_MIN).then(|| choice::choose(&state, goal, &figures, race.templates)).flatten();
+    let choice =
+        (state.repeats >= REPEATS_MIN).then(|| choice::choose(&state, goal, &figures, race.templates)).flatten();
     let variations = choice.as_ref().filter(|_| state.is_ended).map_or_else(Vec::new, |choice| {
         let finalists = choice.finalists();
         goal.variations.iter().map(|part| Variation::of(part, header, goal, outcomes, &finalists, &state.fit)).collect()
     });
     Some(Advice {
         contestants: race.templates,
-        rounds_of: (0..race.templates.len()).map(|it| race.rounds_of(it)).collect(),
+        repeats_of: (0..race.templates.len()).map(|it| race.repeats_of(it)).collect(),
         out: state.out,
-        rounds: state.rounds,
+        repeats: state.repeats,
         is_ended: state.is_ended,
         fit: state.fit,
         choice,
@@ -95,19 +96,19 @@ pub fn confirmation(header: &RunHeader, advice: &Advice<'_>) -> Option<Experimen
     confirm::experiment(goal, advice.choice.as_ref()?, advice.contestants)
 }
 
-/// Returns the next trials: the heats of the current round of the race, or of a round under changed traffic.
+/// Returns the next trials: the heats of the current repeat of the race, or of a repeat under changed traffic.
 pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutcome]) -> Vec<Vec<Trial>> {
     let race = Part::new(header, outcomes, 0);
     let state = State::of(&race, goal);
     if !state.is_ended {
-        return race.heats(state.rounds, &state.among, |trial, place| race.again(trial, place));
+        return race.heats(state.repeats, &state.among, |trial, place| race.again(trial, place));
     }
     let Some(advice) = advice(header, outcomes) else { return Vec::new() };
     let Some(finalists) = advice.choice.as_ref().map(Choice::finalists) else { return Vec::new() };
     let elapsed_ns = elapsed_ns(outcomes);
     let mut open: Vec<(u32, usize)> = Vec::new();
     for (at, variation) in advice.variations.iter().enumerate() {
-        open.extend(variation.next_round().map(|round| (round, at)));
+        open.extend(variation.next_repeat().map(|repeat| (repeat, at)));
     }
     open.sort_unstable();
     let next = open

@@ -23,9 +23,9 @@ use crate::{execution, files, output};
 
 /// The default of `--budget`.
 const BUDGET: Time = Time(90_000_000_000);
-/// The share of the budget that the first round takes with the default window.
-const ROUND_SHARE: f64 = 0.25;
-/// The bounds of the default window. A shorter one has too few requests for percentiles; a longer one leaves too few rounds.
+/// The share of the budget that the first repeat takes with the default window.
+const REPEAT_SHARE: f64 = 0.25;
+/// The bounds of the default window. A shorter one has too few requests for percentiles; a longer one leaves too few repeats.
 const MEASURE_MIN_NS: u64 = 300_000_000;
 const MEASURE_MAX_NS: u64 = 1_000_000_000;
 /// The fewest requests of the default window, and its longest duration for the sake of requests.
@@ -37,7 +37,7 @@ const HEADING: &str = "Advice";
 
 /// Find the best architecture for your traffic and objective
 ///
-/// Races all architectures that can run here, and external servers. Each round starts them anew, and they take turns to be loaded.
+/// Races all architectures that can run here, and external servers. Each repeat starts them anew, and they take turns to be loaded.
 /// After each look, only those race on that are not known to be worse. Then the best ones race under changed traffic: more
 /// connections, fewer active ones, a rate near the capacity, more work, larger messages.
 ///
@@ -67,7 +67,7 @@ pub struct Args {
     limit: Vec<Limit>,
     /// Longest time of the run [default: 90s]
     ///
-    /// Two rounds always run
+    /// Two repeats always run
     #[arg(long, value_name = "TIME", help_heading = HEADING)]
     budget: Option<Time>,
     /// Requests/s, as in 2k or 2000/s [default: 2000]
@@ -183,11 +183,11 @@ impl Args {
         };
         let objective = self.objective(&first.workload)?;
         let budget = self.budget();
-        let rounds =
+        let repeats =
             Time(2 * can_run.iter().map(|trial| duration_ns(trial)).sum::<u64>() / 1_000_000_000 * 1_000_000_000);
-        if rounds > budget {
+        if repeats > budget {
             output::warn(format_args!(
-                "two rounds of {} servers take about {rounds}, longer than --budget {budget}; no time is left for further rounds \
+                "two repeats of {} servers take about {repeats}, longer than --budget {budget}; no time is left for further repeats \
                  and changed traffic. Try fewer servers (--arch), or a longer budget",
                 can_run.len()
             ));
@@ -204,12 +204,12 @@ impl Args {
     }
 }
 
-/// Returns the default window of a trial: the first round of all servers takes a share of the budget.
+/// Returns the default window of a trial: the first repeat of all servers takes a share of the budget.
 fn window(experiment: &Experiment, rate: Option<Rate>, budget: Time) -> Time {
     let connections = experiment.workload.targets().first().map_or(0, |it| u64::from(it.get()));
     // The processes, the connections, the ramp and the warm-up of a trial.
     let besides_ns = 350_000_000 + connections * 250_000;
-    let trial_ns = budget.0 as f64 * ROUND_SHARE / experiment.architectures.0.len().max(1) as f64;
+    let trial_ns = budget.0 as f64 * REPEAT_SHARE / experiment.architectures.0.len().max(1) as f64;
     let measure_ns = (trial_ns as u64).saturating_sub(besides_ns).clamp(MEASURE_MIN_NS, MEASURE_MAX_NS);
     let given = experiment.workload.rate.as_ref().and_then(|rates| rates.0.first().copied());
     let rate = rate.or(given).filter(|_| !experiment.workload.is_closed());

@@ -125,7 +125,7 @@ impl SetupArgs {
         Ok(experiment)
     }
 
-    /// Returns an experiment for many short rounds of servers, by default of all architectures and with the first number of
+    /// Returns an experiment for many short repeats of servers, by default of all architectures and with the first number of
     /// connections. `window` returns the default window.
     pub fn experiment_of_race(
         &self,
@@ -242,7 +242,7 @@ pub const PHASES_OF_BUILDS: Phases = Phases {
     cool_down: Time(1_000_000_000),
 };
 
-/// The phases of the short rounds of many servers. The window follows from the budget.
+/// The phases of the short repeats of many servers. The window follows from the budget.
 pub const PHASES_OF_RACE: Phases = Phases { ramp: Time(50_000_000), warm_up: Time(100_000_000), ..PHASES_OF_BUILDS };
 
 /// Returns the experiment that flags change if no file is given.

@@ -8,7 +8,7 @@ use crate::cases::{Cases, case};
 use crate::common::muxbench;
 use serde_json::{Value, json};
 
-/// Flags of a race whose rounds take about three seconds. A closed loop with think time needs no punctual client.
+/// Flags of a race whose repeats take about three seconds. A closed loop with think time needs no punctual client.
 const SMALL: &str =
     "--connections 10 --schedule closed --think 20ms --request 1B --response 100B --measure 500ms --budget 20s";
 
@@ -48,7 +48,7 @@ fn race_has_an_answer_and_an_experiment_that_confirms_it() {
     let run: Value = serde_json::from_str(&report(&["race", "--json"])).unwrap();
     let advice = &run["advice"];
     assert_eq!(advice["contestants"].as_array().unwrap().len(), 3, "{advice}");
-    assert!(advice["rounds"].as_u64() >= Some(2) && advice["is_ended"] == json!(true), "{advice}");
+    assert!(advice["repeats"].as_u64() >= Some(2) && advice["is_ended"] == json!(true), "{advice}");
     report(&["race", "--html"]);
     let Some(winner) = advice["winner"].as_str() else {
         assert!(code == Some(3) && out.contains("No contestant is usable"), "{code:?}: {out}");

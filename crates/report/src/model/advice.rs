@@ -34,11 +34,11 @@ pub struct AdviceReport {
     pub limits: Vec<String>,
     /// The traffic in words.
     pub workload: String,
-    /// The complete rounds of the race.
-    pub rounds: u32,
+    /// The complete repeats of the race.
+    pub repeats: u32,
     /// Total time of the trials, in seconds.
     pub(crate) elapsed_s: f64,
-    /// The time within which rounds end, in seconds.
+    /// The time within which repeats end, in seconds.
     pub(crate) budget_s: f64,
     /// Whether the race has ended.
     pub is_ended: bool,
@@ -81,8 +81,8 @@ pub struct AdviceRow {
     pub cpu_ns: Option<f64>,
     /// The user memory of a connection.
     pub memory_bytes: Option<f64>,
-    /// The rounds that it ran.
-    pub rounds: u32,
+    /// The repeats that it ran.
+    pub repeats: u32,
     /// The finding in words.
     pub finding: String,
 }
@@ -98,8 +98,8 @@ pub struct AdviceChange {
     pub flips: Option<bool>,
     /// The best contestant under this traffic.
     pub best: Option<String>,
-    /// The complete rounds.
-    pub rounds: u32,
+    /// The complete repeats.
+    pub repeats: u32,
     /// The finding in words.
     pub sentence: String,
 }
@@ -126,7 +126,7 @@ impl AdviceReport {
             objective: objective(goal),
             limits: goal.limits.iter().map(|it| limit(it.figure, it.value)).collect(),
             workload: advice.contestants.first().map(|trial| title(&trial.workload)).unwrap_or_default(),
-            rounds: advice.rounds,
+            repeats: advice.repeats,
             elapsed_s: elapsed_ns(&outcomes) as f64 / 1e9,
             budget_s: goal.time_max_ns as f64 / 1e9,
             is_ended: advice.is_ended,
@@ -173,7 +173,7 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
         rate_per_s,
         cpu_ns,
         memory_bytes,
-        rounds: advice.rounds_of[it],
+        repeats: advice.repeats_of[it],
         finding: finding(advice, run, it),
     }
 }
@@ -241,8 +241,8 @@ fn problems(run: &Run, advice: &Advice<'_>) -> Vec<String> {
 /// Returns the answer in words: the winner or the tie, its lead, its cost, and why it wins.
 fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Option<usize>) -> Vec<String> {
     let Some(choice) = &advice.choice else {
-        return vec![match advice.rounds {
-            0 | 1 => "There is no answer before the second round.".to_owned(),
+        return vec![match advice.repeats {
+            0 | 1 => "There is no answer before the second repeat.".to_owned(),
             _ if goal.limits.is_empty() => "No contestant gave usable results, for the reasons below. Try a quiet machine, a lower --rate, or --schedule closed.".to_owned(),
             _ => "No contestant is known to be usable and within the limits. Try wider limits, or other servers.".to_owned(),
         }];
@@ -352,7 +352,7 @@ fn change(variation: &Variation, advice: &Advice<'_>) -> AdviceChange {
         traffic: variation.about.clone(),
         flips,
         best,
-        rounds: variation.rounds,
+        repeats: variation.repeats,
         sentence,
     }
 }

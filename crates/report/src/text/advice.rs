@@ -14,18 +14,18 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),
     column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),
     column("memory/conn", 4, |row| row.memory_bytes.map_or("-".into(), format::bytes)),
-    column("rounds", 6, |row| row.rounds.to_string()),
+    column("repeats", 6, |row| row.repeats.to_string()),
     column("finding", 0, |row| row.finding.clone()),
 ];
 
 /// Renders the answer, all contestants, and the answer under changed traffic.
 pub fn render(report: &AdviceReport, medium: Medium) -> String {
-    let AdviceReport { objective, workload, rounds, elapsed_s, .. } = report;
+    let AdviceReport { objective, workload, repeats, elapsed_s, .. } = report;
     let limits: String = report.limits.iter().map(|limit| format!(", with {limit}")).collect();
-    let rounds = if *rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+    let repeats = if *repeats == 1 { "1 repeat".to_owned() } else { format!("{repeats} repeats") };
     let mut lines = vec![
         medium.heading(&format!("Advice for the best {objective}{limits}")),
-        medium.prose(&format!("{workload}; {rounds}, {elapsed_s:.0} s")),
+        medium.prose(&format!("{workload}; {repeats}, {elapsed_s:.0} s")),
         medium.prose(&report.sentences.join(" ")),
         String::new(),
         table::with_dropped(CONTESTANTS, &report.contestants, medium),
@@ -58,7 +58,7 @@ mod tests {
         let mut run = testkit::advise_run(30);
         run.records.truncate(4);
         let text = render(&AdviceReport::of(&run).unwrap(), 80.into());
-        assert!(text.contains("no answer before the second round") && !text.contains("Under changed"), "{text}");
+        assert!(text.contains("no answer before the second repeat") && !text.contains("Under changed"), "{text}");
         assert!(AdviceReport::of(&testkit::run()).is_none());
     }
 }

@@ -14,14 +14,14 @@ impl Simulation {
         Self { random: Xoshiro256PlusPlus::seed_from_u64(seed), noise, pauses: 0.0 }
     }
 
-    /// Races contestants with these effects in heats of at most `size`, with looks after rounds 2, 3, 4, 6, 9 and 13. Returns the
+    /// Races contestants with these effects in heats of at most `size`, with looks after repeats 2, 3, 4, 6, 9 and 13. Returns the
     /// standings and the last fit.
     fn race(&mut self, effects: &[f64], size: usize) -> (Vec<Standing>, Fit) {
         let mut race = Race::new(effects.len(), MARGIN);
         let mut scores = Vec::new();
         let mut fit = Fit::of(&[], Noise::default());
         let mut heat = 0;
-        for round in 1..=13 {
+        for repeat in 1..=13 {
             let mut among: Vec<usize> = (0..effects.len()).filter(|&it| race.standings()[it] == Standing::In).collect();
             rand::seq::SliceRandom::shuffle(among.as_mut_slice(), &mut self.random);
             for group in among.chunks(size) {
@@ -33,7 +33,7 @@ impl Simulation {
                 }
                 heat += 1;
             }
-            if [2, 3, 4, 6, 9, 13].contains(&round) {
+            if [2, 3, 4, 6, 9, 13].contains(&repeat) {
                 fit = Fit::of(&scores, Noise::default());
                 race.look(&fit, &[]);
             }
@@ -50,9 +50,9 @@ const CASES: usize = 200;
 /// The margin of `muxbench advise`.
 const MARGIN: f64 = 0.02;
 
-/// 27 servers, of which one is better than all others by 5 % or more.
+/// 27 servers, of which one is better than all others by 7 % or more.
 fn spread_out() -> Vec<f64> {
-    (0..27).map(|at| if at == 8 { 0.0 } else { 0.05 + 0.04 * f64::from(at) }).collect()
+    (0..27).map(|at| if at == 8 { 0.0 } else { 0.07 + 0.04 * f64::from(at) }).collect()
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn heats_without_common_contestants_are_compared_widely() {
 }
 
 #[test]
-fn one_round_decides_only_with_known_noise() {
+fn one_repeat_decides_only_with_known_noise() {
     let one = scores(&[&[(0, 1.0), (1, 1.5), (2, 1.51)]]);
     assert!(Fit::of(&one, Noise::default()).ratio(1, 0).unwrap().interval.is_none());
     let known = Fit::of(&one, Noise { squares: 0.02 * 0.02 * 20.0, freedom: 20.0 });
@@ -153,13 +153,13 @@ fn one_round_decides_only_with_known_noise() {
 #[test]
 fn limits_eliminate_and_protect() {
     // Contestant 0 is the best, but is far above the limit; 1 is near the limit; 2 is below it.
-    let rounds = |values: [f64; 3]| -> Vec<Score> {
-        let value = |at: usize, round: u32| values[at] + 0.01 * f64::from((at as u32 * 3 + round * 7) % 5);
+    let repeats = |values: [f64; 3]| -> Vec<Score> {
+        let value = |at: usize, repeat: u32| values[at] + 0.01 * f64::from((at as u32 * 3 + repeat * 7) % 5);
         (0..4)
-            .flat_map(|round| (0..3).map(move |at| Score { contestant: at, heat: round, value: value(at, round) }))
+            .flat_map(|repeat| (0..3).map(move |at| Score { contestant: at, heat: repeat, value: value(at, repeat) }))
             .collect()
     };
-    let fit = |values| Fit::of(&rounds(values), Noise::default());
+    let fit = |values| Fit::of(&repeats(values), Noise::default());
     let limit = Limit { fit: fit([3.0, 2.0, 1.0]), max: 2.02 };
     let mut race = Race::new(3, 0.0);
     let found = race.look(&fit([0.1, 0.2, 0.3]), std::slice::from_ref(&limit)).to_vec();

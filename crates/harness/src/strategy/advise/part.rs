@@ -1,4 +1,4 @@
-//! A part of a race's plan: a trial for each contestant under one workload, which each round runs again.
+//! A part of a race's plan: a trial for each contestant under one workload, which each repeat runs again.
 
 use load::config::{LoadConfig, Slices};
 use rand::SeedableRng;
@@ -10,7 +10,7 @@ use crate::model::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutc
 use crate::plan::{self, duration_ns};
 use crate::strategy::until::elapsed_ns;
 
-/// Separate trials of a round have this heat, plus the number of the round.
+/// Separate trials of a repeat have this heat, plus the number of the repeat.
 const SEPARATE: u32 = 1 << 31;
 
 /// The trials past saturation, or failed, after which a contestant is out.
@@ -36,9 +36,9 @@ pub(super) fn planned_ns(heats: &[Vec<Trial>]) -> u64 {
 
 /// The trials and outcomes of a part.
 pub(super) struct Part<'a> {
-    /// The trials of the first round, in the order of the contestants.
+    /// The trials of the first repeat, in the order of the contestants.
     pub(super) templates: &'a [Trial],
-    /// The contestant and the round of each outcome.
+    /// The contestant and the repeat of each outcome.
     outcomes: Vec<(usize, u32, TrialOutcome)>,
     seed: u64,
     /// The index of the first trial, and the number of trials in all parts.
@@ -64,7 +64,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns a template's trial in a later round. `place` is its index and round.
+    /// Returns a template's trial in a later repeat. `place` is its index and repeat.
     pub(super) fn again(&self, template: &Trial, place: (u32, u32)) -> Trial {
         plan::repeated(template, self.seed, place)
     }
@@ -73,12 +73,12 @@ impl<'a> Part<'a> {
         self.outcomes.iter().filter(move |it| it.0 == contestant)
     }
 
-    pub(super) fn is_done(&self, contestant: usize, round: u32) -> bool {
-        self.of(contestant).any(|it| it.1 == round)
+    pub(super) fn is_done(&self, contestant: usize, repeat: u32) -> bool {
+        self.of(contestant).any(|it| it.1 == repeat)
     }
 
-    /// Returns the rounds that a contestant ran.
-    pub(super) fn rounds_of(&self, contestant: usize) -> u32 {
+    /// Returns the repeats that a contestant ran.
+    pub(super) fn repeats_of(&self, contestant: usize) -> u32 {
         self.of(contestant).count() as u32
     }
 
@@ -92,15 +92,15 @@ impl<'a> Part<'a> {
         self.of(contestant).count() > 0 && self.of(contestant).all(|it| it.2.is_past)
     }
 
-    /// Returns the time of the trials before a round, in nanoseconds.
+    /// Returns the time of the trials before a repeat, in nanoseconds.
     pub(super) fn elapsed_ns(&self, before: u32) -> u64 {
         elapsed_ns(&self.outcomes.iter().filter(|it| it.1 < before).map(|it| it.2.clone()).collect::<Vec<_>>())
     }
 
-    /// Returns why each contestant is out before a round.
-    pub(super) fn out(&self, race: &Race, goal: &AdviseGoal, round: u32) -> Vec<Option<Out>> {
+    /// Returns why each contestant is out before a repeat.
+    pub(super) fn out(&self, race: &Race, goal: &AdviseGoal, repeat: u32) -> Vec<Option<Out>> {
         let out = |(contestant, template): (usize, &Trial)| {
-            let past = self.of(contestant).filter(|it| it.1 < round && it.2.is_past).count();
+            let past = self.of(contestant).filter(|it| it.1 < repeat && it.2.is_past).count();
             match race.standings()[contestant] {
                 _ if !template.infeasible.is_empty() => Some(Out::CannotRun),
                 _ if past >= PAST_MAX => Some(Out::CannotKeepUp),
@@ -112,14 +112,14 @@ impl<'a> Part<'a> {
         self.templates.iter().enumerate().map(out).collect()
     }
 
-    /// Returns the scores of the rounds before `rounds`.
-    pub(super) fn scores(&self, rounds: u32, score: impl Fn(&TrialOutcome) -> Option<f64>) -> Vec<Score> {
-        let score = |(contestant, round, outcome): &(usize, u32, TrialOutcome)| {
-            // Separate trials of a round are neighbours in time.
-            let heat = if outcome.is_alone { SEPARATE | round } else { outcome.heat };
+    /// Returns the scores of the repeats before `repeats`.
+    pub(super) fn scores(&self, repeats: u32, score: impl Fn(&TrialOutcome) -> Option<f64>) -> Vec<Score> {
+        let score = |(contestant, repeat, outcome): &(usize, u32, TrialOutcome)| {
+            // Separate trials of a repeat are neighbours in time.
+            let heat = if outcome.is_alone { SEPARATE | repeat } else { outcome.heat };
             Some(Score { contestant: *contestant, heat, value: score(outcome)? })
         };
-        self.outcomes.iter().filter(|it| it.1 < rounds).filter_map(score).collect()
+        self.outcomes.iter().filter(|it| it.1 < repeats).filter_map(score).collect()
     }
 
     /// Fits the scores of a figure.
@@ -127,19 +127,19 @@ impl<'a> Part<'a> {
         Fit::of(&self.scores(u32::MAX, |outcome| figure.score_of(&outcome.values)), Noise::default())
     }
 
-    /// Returns the heats of a round whose trials are not done. Groups of contestants are drawn for each round, so that all meet in some
-    /// heat. A contestant that had to run separately in an earlier round runs separately again.
+    /// Returns the heats of a repeat whose trials are not done. Groups of contestants are drawn for each repeat, so that all meet in some
+    /// heat. A contestant that had to run separately in an earlier repeat runs separately again.
     pub(super) fn heats(
         &self,
-        round: u32,
+        repeat: u32,
         among: &[usize],
         trial: impl Fn(&Trial, (u32, u32)) -> Trial,
     ) -> Vec<Vec<Trial>> {
-        let index = |contestant: usize| round * self.stride + self.first + contestant as u32;
+        let index = |contestant: usize| repeat * self.stride + self.first + contestant as u32;
         let mut order = among.to_vec();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(index(0).into())));
         let can_share = |contestant: &usize| {
-            let had_to = self.of(*contestant).any(|it| it.1 < round && it.2.is_alone);
+            let had_to = self.of(*contestant).any(|it| it.1 < repeat && it.2.is_alone);
             self.templates[*contestant].load.slices.is_some() && !had_to
         };
         let (sharing, alone): (Vec<usize>, Vec<usize>) = order.into_iter().partition(can_share);
@@ -150,10 +150,10 @@ impl<'a> Part<'a> {
         let heats = (0..groups).map(group).chain(alone.into_iter().map(|it| vec![it]));
         let heat = |group: Vec<usize>| -> Vec<Trial> {
             let Some(heat) = group.first().map(|&it| index(it)) else { return Vec::new() };
-            let open: Vec<usize> = group.into_iter().filter(|&it| !self.is_done(it, round)).collect();
+            let open: Vec<usize> = group.into_iter().filter(|&it| !self.is_done(it, repeat)).collect();
             let contestants = open.len() as u32;
             let trial = |(contestant, it): (u32, &usize)| {
-                let trial = trial(&self.templates[*it], (index(*it), round));
+                let trial = trial(&self.templates[*it], (index(*it), repeat));
                 let shared = trial.load.slices.filter(|_| contestants > 1 && can_share(it));
                 let Some(slices) = shared else { return trial.alone() };
                 let slices = Slices { heat, contestants, contestant, seed: trial.load.seed, ..slices };

@@ -75,12 +75,12 @@ fn apart(name: &str, _: GateFigure, _: &Workload) -> Option<f64> {
 }
 
 #[test]
-fn rounds_lose_contestants_until_the_best_is_left() {
+fn repeats_lose_contestants_until_the_best_is_left() {
     let header = header(&NAMES, GateFigure::P50, &[], 1_000);
     let (heats, outcomes) = run(&header, apart);
     let advice = advice(&header, &outcomes).unwrap();
-    assert_eq!(heats[0].0.len(), 4, "the first round runs all");
-    assert!(advice.is_ended && advice.rounds <= 4, "{} rounds", advice.rounds);
+    assert_eq!(heats[0].0.len(), 4, "the first repeat runs all");
+    assert!(advice.is_ended && advice.repeats <= 4, "{} repeats", advice.repeats);
     assert_eq!(advice.out, [None, Some(Out::Worse), Some(Out::Worse), Some(Out::Worse)]);
     let choice = advice.choice.as_ref().unwrap();
     assert_eq!((choice.winner, choice.tie_break, choice.others.as_slice()), (0, None, &[1, 2, 3][..]));
@@ -160,15 +160,15 @@ fn limits_and_saturation_exclude_contestants() {
     assert_eq!(advice.contestants[advice.choice.unwrap().winner].architecture.to_string(), "poll");
     let (_, outcomes) = run(&header, |_, _, _| None);
     let advice = super::advice(&header, &outcomes).unwrap();
-    assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two rounds show that none keeps up");
+    assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two repeats show that none keeps up");
 }
 
 #[test]
-fn budget_ends_the_race_after_two_rounds() {
+fn budget_ends_the_race_after_two_repeats() {
     let header = header(&NAMES, GateFigure::P50, &[], 1);
     let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
     let advice = advice(&header, &outcomes).unwrap();
-    assert_eq!((outcomes.len(), advice.rounds, advice.choice.unwrap().tied.len()), (8, 2, 4));
+    assert_eq!((outcomes.len(), advice.repeats, advice.choice.unwrap().tied.len()), (8, 2, 4));
     assert!(advice.variations.iter().all(|it| matches!(it.change, Change::NotMeasured(_))));
 }
 

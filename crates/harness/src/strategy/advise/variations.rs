@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use load::config::Schedule;
 use stats::Ratio;
 use stats::race::Fit;
+use stats::sequential::level;
 
 use super::part::Part;
 use crate::host::Host;
@@ -17,8 +18,8 @@ use crate::spec::{Experiment, OneOrMany, Service};
 const CAPACITY_SHARE: f64 = 0.8;
 /// Rates within this ratio of the given one change nothing.
 const RATE_RATIO_MIN: f64 = 1.1;
-/// The most rounds under one change.
-const ROUNDS_MAX: u32 = 3;
+/// The most repeats under one change.
+const REPEATS_MAX: u32 = 3;
 const FACTOR: u32 = 10;
 /// The reason of parts whose turn did not come.
 const NO_TIME: &str = "the time was over; try a longer --budget";
@@ -48,8 +49,8 @@ pub struct Variation {
     pub name: String,
     /// The changed traffic in words.
     pub about: String,
-    /// The complete rounds.
-    pub rounds: u32,
+    /// The complete repeats.
+    pub repeats: u32,
     /// The finding.
     pub change: Change,
     /// The contestant with the best score, if any has one.
@@ -193,7 +194,7 @@ fn closed(experiment: &Experiment) -> Result<Experiment, String> {
 }
 
 impl Variation {
-    /// Returns the finding of a part after these outcomes. The noise of the race counts too, because a part has few rounds.
+    /// Returns the finding of a part after these outcomes. The noise of the race counts too, because a part has few repeats.
     pub(super) fn of(
         part: &AdvisePart,
         header: &RunHeader,
@@ -205,7 +206,7 @@ impl Variation {
         let mut variation = Self {
             name: part.name.clone(),
             about: part.about.clone(),
-            rounds: 0,
+            repeats: 0,
             change: Change::Open,
             best: None,
             lead: None,
@@ -242,30 +243,31 @@ impl Variation {
         }
         let part = Part::new(header, outcomes, first);
         let among: Vec<usize> = can_run(&part, finalists);
-        let is_complete = |round: &u32| among.iter().all(|&it| part.is_done(it, *round));
-        variation.rounds = (0..ROUNDS_MAX).take_while(is_complete).count() as u32;
+        let is_complete = |repeat: &u32| among.iter().all(|&it| part.is_done(it, *repeat));
+        variation.repeats = (0..REPEATS_MAX).take_while(is_complete).count() as u32;
         if !among.contains(&finalists[0]) {
             let reason = part.templates[finalists[0]].infeasible.join("; ");
             return Self { change: Change::NotMeasured(reason), ..variation };
         }
         variation.judge(&part, goal, &among, race);
-        variation.is_over = variation.rounds == ROUNDS_MAX || variation.rounds > 0 && variation.change != Change::Open;
-        if variation.rounds == 0 {
+        variation.is_over =
+            variation.repeats == REPEATS_MAX || variation.repeats > 0 && variation.change != Change::Open;
+        if variation.repeats == 0 {
             variation.change = Change::NotMeasured(NO_TIME.to_owned());
         }
         variation
     }
 
-    /// Judges the complete rounds.
+    /// Judges the complete repeats.
     fn judge(&mut self, part: &Part<'_>, goal: &AdviseGoal, among: &[usize], race: &Fit) {
         let winner = among[0];
-        let scores = part.scores(self.rounds, |outcome| goal.score(&outcome.values));
+        let scores = part.scores(self.repeats, |outcome| goal.score(&outcome.values));
         let has_score = |it: &usize| scores.iter().any(|score| score.contestant == *it);
         let fit = Fit::of(&scores, race.noise());
         let mut usable: Vec<usize> = among.iter().copied().filter(|&it| has_score(&it) && !part.is_past(it)).collect();
         usable.sort_by(|a, b| fit.effect(*a).unwrap_or(f64::MAX).total_cmp(&fit.effect(*b).unwrap_or(f64::MAX)));
         let Some(&best) = usable.first() else {
-            if self.rounds > 0 {
+            if self.repeats > 0 {
                 let is_past = among.iter().all(|&it| part.is_past(it));
                 let reason = if is_past { "no contestant keeps up" } else { "no usable result" };
                 self.change = Change::NotMeasured(reason.to_owned());
@@ -274,7 +276,8 @@ impl Variation {
         };
         self.best = Some(best);
         self.lead = usable.get(1).and_then(|&next| fit.ratio(next, best));
-        let alpha = stats::blocks::ALPHA / usable.len().saturating_sub(1).max(1) as f64;
+        // Each repeat is a look.
+        let alpha = level(self.repeats.max(1)) / usable.len().saturating_sub(1).max(1) as f64;
         let is_led = |it: usize| fit.is_worse(it, best, 0.0, alpha);
         self.change = if part.is_past(winner) {
             Change::Flips { to: best, ratio: None }
@@ -287,13 +290,13 @@ impl Variation {
         };
     }
 
-    /// Returns the next round of a part that is not over.
-    pub(super) fn next_round(&self) -> Option<u32> {
-        (!self.is_over).then_some(self.rounds)
+    /// Returns the next repeat of a part that is not over.
+    pub(super) fn next_repeat(&self) -> Option<u32> {
+        (!self.is_over).then_some(self.repeats)
     }
 }
 
-/// Returns the next heats of a part: the closed loop of the winner, or a round of the finalists.
+/// Returns the next heats of a part: the closed loop of the winner, or a repeat of the finalists.
 pub(super) fn heats(
     part: &AdvisePart,
     variation: &Variation,
@@ -304,7 +307,7 @@ pub(super) fn heats(
     let (Ok(first), Strategy::Advise(goal)) = (&part.first, &header.strategy) else { return Vec::new() };
     if !part.finds_capacity {
         let part = Part::new(header, outcomes, *first);
-        return part.heats(variation.rounds, &can_run(&part, finalists), |trial, place| part.again(trial, place));
+        return part.heats(variation.repeats, &can_run(&part, finalists), |trial, place| part.again(trial, place));
     }
     let Some(capacity_per_s) = variation.capacity_per_s else {
         let part = Part::new(header, outcomes, *first);
@@ -312,7 +315,7 @@ pub(super) fn heats(
     };
     let part = Part::new(header, outcomes, first + goal.contestants);
     let rate_per_s = rounded(CAPACITY_SHARE * capacity_per_s);
-    part.heats(variation.rounds, &can_run(&part, finalists), |trial, place| {
+    part.heats(variation.repeats, &can_run(&part, finalists), |trial, place| {
         let Trial { workload, .. } = trial;
         plan::probe(trial, header.seed, place, (rate_per_s, workload.connections), workload.phases.measure_ns)
     })
@@ -326,7 +329,7 @@ fn is_near(ratio: f64) -> bool {
     (1.0 / RATE_RATIO_MIN..=RATE_RATIO_MIN).contains(&ratio)
 }
 
-/// Rounds a rate to two digits.
+/// Repeats a rate to two digits.
 fn rounded(rate_per_s: f64) -> f64 {
     let unit = 10f64.powf(rate_per_s.log10().floor() - 1.0);
     (rate_per_s / unit).round() * unit
