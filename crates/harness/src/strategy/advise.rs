@@ -16,7 +16,6 @@ use stats::race::Fit;
 pub use choice::{Choice, TieBreak};
 pub use part::Out;
 use part::{Part, planned_ns};
-pub use race::MARGIN;
 use race::{REPEATS_MIN, State};
 pub use variations::{Change, Variation};
 
@@ -56,11 +55,6 @@ impl Advice<'_> {
     pub fn value(&self, figure: GateFigure, contestant: usize) -> Option<f64> {
         let (_, fit) = self.figures.iter().find(|(of, _)| *of == figure)?;
         Some(figure.value(fit.effect(contestant)?))
-    }
-
-    /// Returns the ratio of a figure between two contestants.
-    pub fn ratio_of(&self, figure: GateFigure, of: usize, to: usize) -> Option<Ratio> {
-        self.figures.iter().find(|(it, _)| *it == figure)?.1.ratio(of, to)
     }
 }
 

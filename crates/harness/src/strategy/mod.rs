@@ -37,7 +37,11 @@ impl TrialOutcome {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
             elapsed_ns: record.elapsed_ns,
-            is_past: sweep::is_past(record),
+            is_past: match strategy {
+                // A race blames a server only for its own faults.
+                Strategy::Advise(_) => matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed),
+                _ => sweep::is_past(record),
+            },
             contestants: slices.map_or(1, |slices| slices.contestants),
             heat: blocks::heat(&record.trial),
             blocks,

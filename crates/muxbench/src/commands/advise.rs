@@ -37,12 +37,12 @@ const HEADING: &str = "Advice";
 
 /// Find the best architecture for your traffic and objective
 ///
-/// Races all architectures that can run here, and external servers. Each repeat starts them anew, and they take turns to be loaded.
-/// After each look, only those race on that are not known to be worse. Then the best ones race under changed traffic: more
+/// Races all architectures that can run here, and external servers. Each repeat starts all of them anew, and loads them in turns.
+/// After some of the repeats, those that are known to be worse leave the race. Then the best four race under changed traffic: more
 /// connections, fewer active ones, a rate near the capacity, more work, larger messages.
 ///
 /// The answer has the winner, the probability that it is the best, its lead, its cost, the reason, and the changes under which
-/// another one wins. The best one is eliminated in at most 5 % of races. A tie is broken by CPU time, memory and simplicity.
+/// another one wins. At most 5 % of races eliminate the best one. A tie is broken by CPU time, memory and simplicity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench advise profile.toml                     # see observe
@@ -273,7 +273,7 @@ fn places(folder: &Path, run: &Run, confirms: bool) -> String {
         format!("-c {}{rate} --service {}", it.connections, it.service.name())
     });
     format!(
-        "Next: confirm the answer; then build it, and test your server against the old one\n  {confirm}{allow}\n  muxbench gate './old \
+        "Next: confirm the answer, then test your new server against the old one\n  {confirm}{allow}\n  muxbench gate './old \
          {{port}}' './new {{port}}' --allow-exec \\\n    {flags}\n{results}"
     )
 }

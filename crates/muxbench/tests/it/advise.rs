@@ -50,6 +50,9 @@ fn race_has_an_answer_and_an_experiment_that_confirms_it() {
     assert_eq!(advice["contestants"].as_array().unwrap().len(), 3, "{advice}");
     assert!(advice["repeats"].as_u64() >= Some(2) && advice["is_ended"] == json!(true), "{advice}");
     report(&["race", "--html"]);
+    assert!(report(&["race", "race"]).contains("exec:slow"), "a race can be compared with another");
+    let (again, text, err) = advise(folder.path(), &["--resume", "race", "--allow-exec"]);
+    assert!(again == code && text == out, "a finished race has nothing to resume: {again:?} {text}\n{err}");
     let Some(winner) = advice["winner"].as_str() else {
         assert!(code == Some(3) && out.contains("No contestant is usable"), "{code:?}: {out}");
         return;

@@ -341,9 +341,9 @@ fn change(variation: &Variation, advice: &Advice<'_>) -> AdviceChange {
         }
         Change::Flips { to, ratio: None } => (Some(true), format!("{} wins; {winner} cannot keep up", label(*to))),
         Change::Open => {
-            let best = best.as_ref().filter(|best| **best != winner);
-            let ahead = best.map_or_else(String::new, |best| format!(", although {best} is ahead"));
-            (None, format!("not known to differ{ahead}"))
+            let ahead =
+                best.as_ref().map_or_else(String::new, |best| format!(": {best} is ahead, but not for certain"));
+            (None, format!("undecided{ahead}"))
         }
         Change::NotMeasured(reason) => (None, format!("not measured: {reason}")),
     };

@@ -49,6 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn summary_of_a_race_has_the_trials_that_ran() {
+        let summary = crate::Summary::of(&testkit::advise_run(30));
+        let repeats: Vec<usize> = summary.comparisons.iter().map(|it| it.rows[0].repeats).collect();
+        assert_eq!((summary.comparisons[0].rows.len(), repeats), (5, vec![2, 1]));
+    }
+
+    #[test]
     fn advice_shows_the_answer_and_where_it_changes() {
         for (name, percent) in [("lead", 30), ("tie", 0)] {
             let report = AdviceReport::of(&testkit::advise_run(percent)).unwrap();

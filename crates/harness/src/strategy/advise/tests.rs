@@ -223,11 +223,3 @@ fn confirmation_compares_the_winner_with_its_rival() {
     let text = toml::to_string(&experiment).unwrap();
     assert_eq!(Experiment::parse(&text, "confirm.toml").unwrap(), experiment);
 }
-
-#[test]
-fn reports_see_the_trials_that_ran() {
-    let header = header(&NAMES, GateFigure::P50, &[], 60);
-    let run = Run { header, records: Vec::new(), damage: Vec::new() };
-    let planned = as_planned(&run);
-    assert!(planned.header.trials.is_empty() && planned.header.strategy.is_whole());
-}
