@@ -7,6 +7,10 @@ use harness::strategy;
 
 use crate::runs::{empty_run, record, trial};
 
+/// The experiment of the race.
+const EXPERIMENT: &str = "name = \"advise\"\narchitectures = [\"mt\", \"epoll\", \"poll\", \"symped\", \"select\"]\n\
+                          [workload]\nconnections = 400\nrequest = \"128B\"\nresponse = \"10KiB\"\nrate = 200\n";
+
 /// Returns a race of five servers, whose service times are each longer than the last by `percent`. `select` saturates, and the third is
 /// the best with more connections.
 pub fn advise_run(percent: u64) -> Run {
@@ -33,7 +37,7 @@ pub fn advise_run(percent: u64) -> Run {
             part("work x10", "", Err("the traffic has no simulated work; try --simulated-work".into())),
         ],
         time_max_ns: 90_000_000_000,
-        experiment: String::new(),
+        experiment: EXPERIMENT.into(),
     });
     while let Some(trial) = strategy::next(&run.header, &strategy::outcomes(&run)) {
         let at = place(trial.architecture.to_string().split(':').next().unwrap_or_default()) as u64;

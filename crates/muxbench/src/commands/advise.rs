@@ -304,6 +304,26 @@ mod tests {
     }
 
     #[test]
+    fn answer_is_followed_by_its_confirmation_and_a_gate() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = testkit::advise_run(30);
+        assert!(write_confirmation(folder.path(), &run).unwrap());
+        let text = std::fs::read_to_string(folder.path().join(CONFIRM)).unwrap();
+        let servers = Experiment::parse(&text, CONFIRM).unwrap().architectures.0;
+        assert_eq!(servers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["mt", "epoll"]);
+        let places = places(Path::new("results/x"), &run, true);
+        for words in [
+            "  muxbench compare results/x/confirm.toml\n",
+            "  muxbench gate './old {port}' './new {port}' --allow-exec \\\n    -c 400 -r 200 --service fixed\n",
+        ] {
+            assert!(places.contains(words), "{places}");
+        }
+        let mut empty = run;
+        empty.records.clear();
+        assert!(!write_confirmation(folder.path(), &empty).unwrap());
+    }
+
+    #[test]
     fn windows_follow_from_budget_servers_and_rate() {
         let experiment = |servers: &str, rate: &str| {
             let text = format!(

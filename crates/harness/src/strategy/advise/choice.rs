@@ -10,7 +10,7 @@ use crate::spec::Candidate;
 /// The contestants that race under changed traffic: the winner and the next best ones.
 const FINALISTS: usize = 4;
 
-/// What breaks a tie.
+/// The reason that breaks a tie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TieBreak {
     /// The winner needs less CPU time for a request, or less memory for a connection.
@@ -26,7 +26,7 @@ pub struct Choice {
     pub winner: usize,
     /// The contestants that are not known to differ from the best by more than the margin, if there are several; with the winner.
     pub tied: Vec<usize>,
-    /// What broke the tie.
+    /// The reason that broke the tie.
     pub tie_break: Option<TieBreak>,
     /// All other contestants with scores, those that may be the best first, then by their scores.
     pub others: Vec<usize>,
