@@ -243,8 +243,8 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
     let Some(choice) = &advice.choice else {
         return vec![match advice.repeats {
             0 | 1 => "There is no answer before the second repeat.".to_owned(),
-            _ if goal.limits.is_empty() => "No contestant gave usable results, for the reasons below. Try a quiet machine, a lower --rate, or --schedule closed.".to_owned(),
-            _ => "No contestant is known to be usable and within the limits. Try wider limits, or other servers.".to_owned(),
+            _ if goal.limits.is_empty() => "Fewer than two contestants gave usable results, for the reasons below. Try a quiet machine, a lower --rate, or --schedule closed.".to_owned(),
+            _ => "Fewer than two contestants are usable, or none is within the limits. Try wider limits, other servers, or a quiet machine.".to_owned(),
         }];
     };
     let label = |it: usize| advice.contestants[it].label();
@@ -257,6 +257,11 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
         true => format!("{winner} is the best{}.", leads(advice, choice, runner_up)),
         false => tie(advice, choice),
     });
+    let is_unmeasured = |it: &usize| advice.out[*it].is_none() && advice.fit.effect(*it).is_none();
+    let unmeasured: Vec<String> = (0..advice.contestants.len()).filter(is_unmeasured).map(label).collect();
+    if !unmeasured.is_empty() {
+        sentences.push(format!("Not measured, and possibly better: {}.", format::listed(&unmeasured)));
+    }
     sentences.extend(choice.probability().map(|it| {
         let objective = objective(goal);
         format!("The probability that {winner} has the best {objective} is {}.", probability(it))

@@ -58,6 +58,12 @@ pub(super) fn choose(
     let meets = |&it: &usize| state.limits.iter().all(|limit| limit.fit.effect(it).is_some_and(|it| it <= limit.max));
     let can_win: Vec<usize> =
         (0..templates.len()).filter(|&it| state.out[it].is_none() && effect(it).is_some()).filter(meets).collect();
+    // A contestant that is measured alone has not won against the others.
+    let is_unmeasured = |it: usize| state.out[it].is_none() && effect(it).is_none();
+    let measured = (0..templates.len()).filter(|&it| effect(it).is_some()).count();
+    if measured < 2 && (0..templates.len()).any(is_unmeasured) {
+        return None;
+    }
     let leader = *can_win.iter().min_by(|a, b| by_effect(a, b))?;
     let leads = |it: usize| {
         let is_far = effect(it).zip(effect(leader)).is_some_and(|(it, leader)| it - leader > MARGIN.ln_1p());

@@ -14,8 +14,8 @@ const MEASURE: Time = Time(2_000_000_000);
 /// The most servers.
 const SERVERS_MAX: usize = 4;
 
-/// Returns the experiment that compares the winner with the contestants of its tie, or with the next best one. `None` if the stored
-/// experiment cannot be read.
+/// Returns the experiment that compares the winner with the contestants of its tie, or with the next best one. `None` without a rival,
+/// or if the stored experiment cannot be read.
 pub(super) fn experiment(goal: &AdviseGoal, choice: &Choice, contestants: &[Trial]) -> Option<Experiment> {
     let rivals = choice.tied.len().saturating_sub(1).max(1);
     let servers: Vec<Candidate> = [choice.winner]
@@ -24,6 +24,9 @@ pub(super) fn experiment(goal: &AdviseGoal, choice: &Choice, contestants: &[Tria
         .take(SERVERS_MAX)
         .map(|it| contestants[it].architecture.clone())
         .collect();
+    if servers.len() < 2 {
+        return None;
+    }
     let mut experiment = Experiment::parse(&goal.experiment, "the run's experiment").ok()?;
     experiment.name = "confirm".to_owned();
     experiment.about = format!("Whether {} is the best, as `muxbench advise` answered", servers[0]);

@@ -158,6 +158,11 @@ fn limits_and_saturation_exclude_contestants() {
     let advice = advice(&header, &outcomes).unwrap();
     assert_eq!(advice.out[..2], [Some(Out::Exceeds(GateFigure::P99)), Some(Out::CannotKeepUp)]);
     assert_eq!(advice.contestants[advice.choice.unwrap().winner].architecture.to_string(), "poll");
+    // Only poll has values, because the client disturbed the others.
+    let (_, mut outcomes) = run(&header, apart);
+    outcomes.iter_mut().filter(|it| it.index % 4 != 2).for_each(|it| it.values.fill(None));
+    let advice = super::advice(&header, &outcomes).unwrap();
+    assert!(advice.out[0].is_none() && advice.choice.is_none(), "a contestant alone wins nothing");
     let (_, outcomes) = run(&header, |_, _, _| None);
     let advice = super::advice(&header, &outcomes).unwrap();
     assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two repeats show that none keeps up");
