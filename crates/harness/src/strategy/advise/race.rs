@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) fit: Fit,
     pub(super) limits: Vec<Limit>,
     /// The probability of an error in each test of the last look.
-    pub(super) alpha: f64,
+    alpha: f64,
 }
 
 impl State {
