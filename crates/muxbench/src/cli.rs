@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, report, reproduce, run, serve,
-    sweep,
+    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, report, reproduce,
+    run, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -37,9 +37,12 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench sweep --rate 10000..45000+5000   # response time up to saturation
   muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench overload --p99 5ms               # beyond the capacity, and back
+  muxbench advise --objective cpu --limit p99=2ms  # which architecture is best?
   muxbench gate './old {port}' './new {port}' --allow-exec  # is the new build slower?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
+  muxbench completions bash                 # shell completions
+  muxbench man compare                      # a manual page
 
 Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or
 2000/s. Reports have 80 columns, those of the terminal, or those of the variable COLUMNS. NO_COLOR=1 removes colours.
@@ -73,6 +76,7 @@ commands! {
     Sweep(sweep::Args) => sweep::run,
     Capacity(capacity::Args) => capacity::run,
     Overload(overload::Args) => overload::run,
+    Advise(advise::Args) => advise::run,
     Gate(gate::Args) => gate::run,
     Run(run::Args) => run::run,
     Plan(plan::Args) => |args| succeeded(plan::run(args)),
@@ -180,6 +184,7 @@ mod tests {
             ("muxbench compare --resume --network lab --delay 1ms", "--network and --delay cannot"),
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
+            ("muxbench advise --resume here --budget 9s", "--budget cannot"),
         ] {
             let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
             let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");
@@ -238,6 +243,8 @@ mod tests {
             ("sweep --rate 1..5", "such as 10000..45000+5000"),
             ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
             ("capacity --p99 1", "such as 30s"),
+            ("advise --objective p98", "did you mean"),
+            ("advise --limit p99=2", "such as 30s"),
             ("observe", "--port <PORT>"),
             ("observe --port 0", "--port"),
             ("observe --port 80 --pid 1", "cannot be used with"),

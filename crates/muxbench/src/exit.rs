@@ -19,11 +19,12 @@ type Meaning = (u8, &'static str);
 const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
 
 /// The codes of commands, besides or instead of those of all commands.
-const OWN: [(&[&str], &[Meaning]); 7] = [
+const OWN: [(&[&str], &[Meaning]); 8] = [
     (
         &["compare", "sweep", "capacity", "overload", "run"],
         &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
     ),
+    (&["advise"], &[(NO_VALID_TRIAL, "no winner, or a result that --strict rejects"), RESUMABLE]),
     (
         &["gate"],
         &[

@@ -68,6 +68,22 @@ const SHORT: &[(&str, &[&str])] = &[
         "overload",
         &["capacity", "pulse", "p99", "arch", "target", "connections", "request_timeout", "retries", "json", "resume"],
     ),
+    (
+        "advise",
+        &[
+            "objective",
+            "limit",
+            "budget",
+            "rate",
+            "connections",
+            "arch",
+            "target",
+            "exec",
+            "allow_exec",
+            "json",
+            "resume",
+        ],
+    ),
     ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
     (
         "load",
@@ -115,6 +131,7 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
         "capacity",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
     ),
+    ("advise", &[("connections", "400"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
     (
         "overload",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
@@ -177,7 +194,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::commands::{capacity, load, overload, sweep};
-    use crate::options::setup::{PHASES_OF_BUILDS, phases_of_rates};
+    use crate::options::setup::{PHASES_OF_BUILDS, PHASES_OF_RACE, phases_of_rates};
 
     fn built(columns: usize) -> Command {
         let mut command = arranged(Cli::command(), columns);
@@ -239,7 +256,7 @@ mod tests {
             assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
         }
         let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
-        for name in ["compare", "sweep", "capacity", "overload", "gate", "load", "idle"] {
+        for name in ["compare", "sweep", "capacity", "advise", "overload", "gate", "load", "idle"] {
             let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
             assert!(flags.is_empty(), "{name}: {flags:?}");
         }
@@ -265,6 +282,7 @@ mod tests {
             ("compare", compare.phases),
             ("sweep", phases_of_rates(sweep::MEASURE)),
             ("capacity", phases_of_rates(capacity::MEASURE)),
+            ("advise", PHASES_OF_RACE),
             ("overload", phases_of_rates(overload::MEASURE)),
             ("gate", PHASES_OF_BUILDS),
             ("load", load::PHASES),
@@ -272,13 +290,15 @@ mod tests {
         for ((command, flags), (of, phases)) in DEFAULTS.iter().zip(phases) {
             assert_eq!(*command, of);
             let connections = if of == "compare" { connections.join(",") } else { connections[0].clone() };
-            let expected = [
+            let mut expected = vec![
                 ("connections", connections),
                 ("ramp", phases.ramp.to_string()),
                 ("warm_up", phases.warm_up.to_string()),
                 ("measure", phases.measure.to_string()),
                 ("cool_down", phases.cool_down.to_string()),
             ];
+            // The window of a race follows from its budget.
+            expected.retain(|(flag, _)| of != "advise" || *flag != "measure");
             let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
             assert_eq!(shown, expected, "{command}");
         }

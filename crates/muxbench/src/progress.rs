@@ -16,11 +16,11 @@ use crate::output;
 
 /// Shows a run's progress on standard error until dropped.
 pub struct Progress {
-    /// Counts finished trials. Its length is the number of trials to run; a search and a gate have no length.
+    /// Counts finished trials. Its length is the number of trials to run; a search, a gate and a race have no length.
     bar: ProgressBar,
     current: String,
-    /// The planned duration of the remaining trials; for a search or a gate, the rest of its time
-    /// limit.
+    /// The planned duration of the remaining trials; for the others, the rest of their
+    /// time limit.
     left_ns: u64,
     pace: Pace,
     /// The last phase that was printed, and the progress of a stream when it was printed.
@@ -66,6 +66,9 @@ impl Progress {
             }
             // The plan of a gate has more repeats than fit into its time.
             Strategy::Gate(goal) => {
+                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "trial {pos}: {wide_msg}")
+            }
+            Strategy::Advise(goal) => {
                 (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "trial {pos}: {wide_msg}")
             }
             Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {

@@ -10,6 +10,7 @@ pub mod fit;
 pub mod histogram;
 pub mod interval;
 pub mod log;
+pub mod race;
 pub mod ratio;
 pub mod search;
 pub mod sequential;

@@ -2,6 +2,7 @@
 //!
 //! The unit tests of `harness` can use [`load_report()`] but no run, as a run's types come from another build of `harness`.
 
+mod advise;
 mod gate;
 mod hostile;
 mod load_report;
@@ -9,6 +10,7 @@ mod overload;
 mod runs;
 mod values;
 
+pub use advise::advise_run;
 pub use gate::gate_run;
 pub use hostile::{HOSTILE, has_hostile_elements, hostile};
 pub use load_report::{load_report, measured};

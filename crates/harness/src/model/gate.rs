@@ -38,7 +38,7 @@ pub struct GateLimit {
     pub is_required: bool,
 }
 
-/// A figure that a gate limits.
+/// A figure that a gate limits, or that an objective of `advise` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateFigure {
@@ -86,6 +86,21 @@ impl GateFigure {
         }
     }
 
+    /// Returns the score of a value in a race: the excess over a value of 1. Differences of scores are excesses.
+    pub fn score(self, value: f64) -> f64 {
+        self.excess([1.0, value])
+    }
+
+    /// Returns the value with a score.
+    pub fn value(self, score: f64) -> f64 {
+        match self {
+            Self::Errors => 1.0 + score,
+            Self::Rate => (-score).exp(),
+            Self::Memory => ((1.0 + MEMORY_FLOOR_BYTES) * score.exp() - MEMORY_FLOOR_BYTES).max(0.0),
+            Self::P50 | Self::P90 | Self::P99 | Self::Cpu => score.exp(),
+        }
+    }
+
     /// Returns the excess that corresponds to a tolerance.
     pub fn limit(self, tolerance: f64) -> f64 {
         match self {
@@ -125,6 +140,9 @@ mod tests {
             let change = if figure == GateFigure::Rate { -tolerance } else { tolerance };
             assert!((figure.change(excess) - change).abs() < 1e-12, "{name}");
             assert_eq!(figure.excess([worse[0]; 2]), 0.0, "{name}");
+            let scores = figure.score(worse[1]) - figure.score(worse[0]);
+            assert!((scores - excess).abs() < 1e-12, "{name}: differences of scores are excesses");
+            assert!((figure.value(figure.score(7.0)) - 7.0).abs() < 1e-9, "{name}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Planned and stored data of a run, serialised as JSON.
 
+mod advise;
 pub mod blocks;
 mod facts;
 mod gate;
@@ -13,6 +14,7 @@ mod strategy;
 mod trial;
 mod verdict;
 
+pub use advise::{AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight};
 pub use facts::{FleetFacts, clock_error_max_ns};
 pub use gate::{GateFigure, GateGoal, GateLimit};
 pub use order::LoadOrder;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stats::Block;
 
+use super::advise::AdviseGoal;
 use super::gate::GateGoal;
 use super::overload::OverloadGoal;
 use super::search::SearchGoal;
@@ -28,6 +29,9 @@ pub enum Strategy {
     },
     /// Executes repeats of two builds until each figure of the new one is known to be within its limit, or one to be beyond.
     Gate(GateGoal),
+    /// Races architectures for an objective, and then races the best ones under changed traffic. The plan has the first repeat of
+    /// each part; results determine the later ones.
+    Advise(AdviseGoal),
     /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
     /// results determine the next ones.
     Capacity(SearchGoal),
@@ -61,9 +65,11 @@ pub struct TrialOutcome {
     pub is_past: bool,
     /// The number of trials that shared the window.
     pub contestants: u32,
+    /// The heat, which these trials share.
+    pub heat: u32,
     /// The blocks of the metric that ranks architectures, for a strategy that needs them.
     pub blocks: Vec<Block>,
-    /// The values of a gate's figures, in the order of its limits; empty for other strategies.
+    /// The values of a gate's figures, in the order of its limits, or of all figures for a race; empty for other strategies.
     pub values: Vec<Option<f64>>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,

@@ -328,6 +328,13 @@ pub fn probe(
     probe
 }
 
+/// Returns a copy of the trial `first` with another index and repeat, and thus another seed.
+pub fn repeated(first: &Trial, seed: u64, (index, repeat): (u32, u32)) -> Trial {
+    let mut trial = Trial { index, repeat, ..first.clone() };
+    trial.load.seed = trial_seed(seed, &trial.workload, repeat);
+    trial
+}
+
 /// Returns the highest rate at which the requests of `trial`, and of others that share its window, fit into half of the available
 /// memory of `host`.
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {

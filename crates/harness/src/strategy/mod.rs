@@ -1,6 +1,7 @@
-//! Strategies that choose the next trial of a run: all trials, trials up to saturation, or a search for the capacity.
+//! Strategies that choose the next trial of a run: all trials, trials up to saturation, a race, or a search for the capacity.
 //! The choice depends only on the plan and on finished trials, so a resumed run continues as if never interrupted.
 
+pub mod advise;
 pub mod gate;
 pub mod overload;
 pub mod search;
@@ -11,7 +12,7 @@ use load::config::Slices;
 
 use crate::judge::OVERRUN_SHARE_MAX;
 use crate::model::blocks;
-use crate::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
 
 impl TrialOutcome {
@@ -32,14 +33,20 @@ impl TrialOutcome {
         };
         let values = match strategy {
             Strategy::Gate(goal) => goal.limits.iter().map(|limit| gate::value(limit.figure, record)).collect(),
+            Strategy::Advise(_) => GateFigure::ALL.map(|(figure, ..)| gate::value(figure, record)).into(),
             _ => Vec::new(),
         };
         Self {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
             elapsed_ns: record.elapsed_ns,
-            is_past: sweep::is_past(record),
+            is_past: match strategy {
+                // A race blames a server only for its own faults.
+                Strategy::Advise(_) => matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed),
+                _ => sweep::is_past(record),
+            },
             contestants: slices.map_or(1, |slices| slices.contestants),
+            heat: blocks::heat(&record.trial),
             blocks,
             values,
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
@@ -58,6 +65,7 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
         Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().next(),
         Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().next(),
+        Strategy::Advise(goal) => advise::heats(header, goal, outcomes).into_iter().flatten().next(),
         _ => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
     }
 }
@@ -65,7 +73,11 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
 /// Returns the trials that need not run, because of the outcomes of others.
 pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     match &header.strategy {
-        Strategy::Whole | Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Sweep { past: None } => Vec::new(),
+        Strategy::Whole
+        | Strategy::Capacity(_)
+        | Strategy::Overload(_)
+        | Strategy::Advise(_)
+        | Strategy::Sweep { past: None } => Vec::new(),
         Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, *past),
         Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, *margin, *time_max_ns),
         Strategy::Gate(goal) => gate::pruned(header, outcomes, goal),
@@ -76,6 +88,10 @@ pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
 /// A contestant that had to run separately at this rate or a lower one is left out; it runs separately again.
 pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
     let Some(slices) = first.load.slices else { return vec![first] };
+    if let Strategy::Advise(goal) = &header.strategy {
+        let mut heats = advise::heats(header, goal, outcomes).into_iter();
+        return heats.find(|heat| heat.iter().any(|trial| trial.index == first.index)).unwrap_or_else(|| vec![first]);
+    }
     let has_run_alone = |trial: &Trial| {
         outcomes.iter().filter(|outcome| outcome.is_alone).any(|outcome| {
             let done = header.trials.iter().find(|done| done.index == outcome.index);
@@ -112,13 +128,13 @@ pub fn overrun_share_max(header: &RunHeader) -> f64 {
     }
 }
 
-/// Returns the remaining planned trials. A search has none: it plans one probe at a time.
+/// Returns the remaining planned trials. A search and a race have none: results determine their trials.
 pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
     let pruned = pruned(header, outcomes);
     let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
     let is_ahead = |trial: &&Trial| trial.infeasible.is_empty() && !is_done(trial) && !pruned.contains(&trial.index);
     match header.strategy {
-        Strategy::Capacity(_) | Strategy::Overload(_) => Vec::new(),
+        Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Advise(_) => Vec::new(),
         _ => header.trials.iter().filter(is_ahead).collect(),
     }
 }
@@ -158,6 +174,7 @@ mod tests {
                 is_past: is_past(&name, rate, trial.repeat),
                 is_alone: true,
                 contestants: 1,
+                heat: 0,
                 blocks: Vec::new(),
                 values: Vec::new(),
                 probe: None,

@@ -122,6 +122,7 @@ mod tests {
                 _ => ProbeResult::Unmet,
             };
             outcomes.push(TrialOutcome {
+                heat: 0,
                 index: trial.index,
                 rate_per_s: Some(rate),
                 elapsed_ns: S,

@@ -118,6 +118,7 @@ mod tests {
                 rate_per_s: trial.workload.rate_per_s,
                 elapsed_ns: 3_000_000_000,
                 contestants: 3,
+                heat: 0,
                 is_past: false,
                 is_alone: false,
                 blocks: if value > 0.0 { (0..32).map(&mut block).collect() } else { Vec::new() },

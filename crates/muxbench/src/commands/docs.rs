@@ -9,8 +9,11 @@ use crate::output;
 
 /// Print shell completions (`muxbench man` prints manual pages)
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  muxbench completions bash > /etc/bash_completion.d/muxbench")]
+#[command(
+    hide = true,
+    after_help = "Examples:
+  muxbench completions bash > /etc/bash_completion.d/muxbench"
+)]
 pub struct CompletionsArgs {
     /// Name of the shell
     shell: Shell,
@@ -18,9 +21,11 @@ pub struct CompletionsArgs {
 
 /// Print a manual page
 #[derive(Debug, clap::Args)]
-#[command(hide = true)]
-#[command(after_help = "Examples:
-  muxbench man compare > muxbench-compare.1")]
+#[command(
+    hide = true,
+    after_help = "Examples:
+  muxbench man compare > muxbench-compare.1"
+)]
 pub struct ManArgs {
     /// Command [default: muxbench itself]
     command: Option<String>,

@@ -1,5 +1,6 @@
 //! All commands: one file each, with its flags.
 
+pub mod advise;
 pub mod calibrate;
 pub mod capacity;
 pub mod compare;

@@ -30,12 +30,12 @@ const ROUND_TRIP_MIN_NS: u64 = 1_000_000;
 /// Reads the kernel's counters of the server's TCP connections (sock_diag) several times a second. The server gets no request
 /// and needs no change. With --pcap reads a capture, which has the exact size and time of each message.
 ///
-/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `compare`, `sweep`,
-/// `capacity` and `run`.
+/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `advise`, `compare`,
+/// `sweep`, `capacity` and `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench observe --port 8080 --output profile.toml
-  muxbench compare profile.toml --arch all
+  muxbench advise profile.toml
   muxbench observe --pid 1234 --duration 1min --json
   tcpdump -i any -s 100 -w server.pcap tcp port 8080
   muxbench observe --pcap server.pcap --output profile.toml")]
@@ -117,6 +117,7 @@ fn next(args: &Args, observation: &Observation) -> Vec<String> {
         next.push(format::command(&words));
     }
     let file = file.as_deref().unwrap_or("profile.toml");
+    next.push(command(&["muxbench", "advise", file]));
     next.push(command(&["muxbench", "compare", file]));
     next.push(command(&["muxbench", "capacity", file, "--p99", "10ms"]));
     if let Some(round_trip_ns) = observation.round_trip_ns.filter(|ns| *ns >= ROUND_TRIP_MIN_NS) {

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use harness::model::{Run, Strategy};
 use harness::store;
+use harness::strategy::advise;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
 use report::model::deviation::{Deviations, INTERLEAVED};
@@ -189,7 +190,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     for folder in &folders {
         let name = folder.display().to_string();
         match read(folder) {
-            Ok(run) => builder.add(&name, &run),
+            Ok(run) => builder.add(&name, &comparable(run)),
             Err(error) => {
                 output::warn(format_args!("skipped: {error:#}"));
                 builder.add_unreadable(&name, &error);
@@ -272,8 +273,16 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
     Ok(run)
 }
 
+/// Returns a run whose planned trials are those that ran, if results determined them.
+fn comparable(run: Run) -> Run {
+    match run.header.strategy {
+        Strategy::Advise(_) => advise::as_planned(&run),
+        _ => run,
+    }
+}
+
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
-    let (first, second) = (read(a)?, read(b)?);
+    let (first, second) = (comparable(read(a)?), comparable(read(b)?));
     for (folder, run) in [(a, &first), (b, &second)] {
         if run.header.strategy.is_search() {
             bail!("cannot compare {}: a search has no trials at given rates; show it alone", folder.display());

@@ -78,11 +78,14 @@ fn is_believable(run: &Run, strict: bool) -> bool {
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
         Strategy::Overload(_) => report::Overloads::of(run).is_some_and(|it| it.is_found(strict)),
+        Strategy::Advise(_) if strict => valid == run.records.len(),
         Strategy::Whole if strict => valid == planned,
         Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) if strict => {
             let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();
             valid > 0 && valid + past == planned
         }
-        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => valid > 0,
+        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) | Strategy::Advise(_) => {
+            valid > 0
+        }
     }
 }

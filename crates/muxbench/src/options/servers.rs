@@ -93,6 +93,11 @@ pub struct Builds {
 }
 
 impl ServersArgs {
+    /// Whether the user chose architectures.
+    pub fn has_architectures(&self) -> bool {
+        !self.arch.is_empty()
+    }
+
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
     /// define, or an architecture.
     pub fn with_builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {

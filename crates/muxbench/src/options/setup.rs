@@ -7,8 +7,9 @@ use anyhow::bail;
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Share, Time, Work, count};
-use harness::spec::{Experiment, OneOrMany, Phases, Service, presets, stream};
+use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
+use server::Architecture;
 
 use super::experiment::BaseArgs;
 use super::servers::{Builds, Servers, ServersArgs};
@@ -123,6 +124,29 @@ impl SetupArgs {
         Ok(experiment)
     }
 
+    /// Returns an experiment for many short repeats of servers, by default of all architectures and with the first number of
+    /// connections. `window` returns the default window.
+    pub fn experiment_of_race(
+        &self,
+        base: &BaseArgs,
+        window: impl Fn(&Experiment) -> Time,
+    ) -> anyhow::Result<Experiment> {
+        if self.placebo {
+            bail!("--placebo: a race tells noise from differences without it; omit it");
+        }
+        let mut experiment = self.experiment(base)?;
+        experiment.name = "advise".into();
+        experiment.repeats = NonZeroU32::MIN;
+        if !self.servers.has_architectures() {
+            let external = experiment.architectures.0.into_iter().filter(|it| it.ours().is_none());
+            let all = Architecture::all().into_iter().map(Candidate::from);
+            experiment.architectures = OneOrMany(external.chain(all).collect());
+        }
+        let measure = window(&experiment);
+        self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
+        Ok(experiment)
+    }
+
     /// Adds two builds of a server to the flags.
     pub fn builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {
         self.servers.with_builds(old, new)
@@ -217,6 +241,9 @@ pub const PHASES_OF_BUILDS: Phases = Phases {
     sessions: None,
     cool_down: Time(1_000_000_000),
 };
+
+/// The phases of the short repeats of many servers. The window follows from the budget.
+pub const PHASES_OF_RACE: Phases = Phases { ramp: Time(50_000_000), warm_up: Time(100_000_000), ..PHASES_OF_BUILDS };
 
 /// Returns the experiment that flags change if no file is given.
 fn preset() -> Experiment {

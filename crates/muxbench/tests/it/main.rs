@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 mod accept;
+mod advise;
 mod cases;
 mod common;
 mod conformance;
@@ -36,6 +37,7 @@ mod udp;
 fn main() -> ExitCode {
     cases::run(&[
         accept::cases,
+        advise::cases,
         conformance::cases,
         controllers::cases,
         examples::cases,

@@ -1,12 +1,12 @@
 //! A run as JSON: its plan and host, every trial in full, and the summary; for a capacity run the result of each search, for an
-//! overload that of each server, and for a gate its result.
+//! overload that of each server, and for a gate or a race its result.
 //! Histograms are base64 of the HdrHistogram V2 (deflate) format.
 
 use harness::model::Run;
 use serde_json::{Value, json};
 
 use crate::model::summary::Summary;
-use crate::model::{Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
+use crate::model::{AdviceReport, Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
 
 /// Returns the whole run.
 pub fn of(run: &Run) -> Value {
@@ -24,6 +24,9 @@ pub fn of(run: &Run) -> Value {
     }
     if let Some(sweep) = Sweep::of(run) {
         whole["sweep"] = json!(sweep);
+    }
+    if let Some(advice) = AdviceReport::of(run) {
+        whole["advice"] = json!(advice);
     }
     if let Some(gate) = GateReport::of(run) {
         whole["gate"] = json!(gate);

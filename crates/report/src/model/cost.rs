@@ -8,6 +8,20 @@ use server::metrics::comparable_kinds;
 use server::metrics::counters::Totals;
 use stats::Distribution;
 
+use crate::format;
+
+/// A cost in which two architectures may differ: its name, its value, the smallest difference that the report mentions,
+/// and its format.
+type Cost = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
+
+const COSTS: &[Cost] = &[
+    ("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
+    ("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
+    ("events per wait", |it| it.events_per_wait, 1.0, format::digits),
+    ("wake-ups per request", |it| Some(it.voluntary_switches_per_request), 0.2, format::digits),
+    ("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
+];
+
 /// The cost of a request by the server's own counters, over the repeats of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostBreakdown {
@@ -154,5 +168,18 @@ impl CostBreakdown {
     pub(crate) fn syscalls(&self) -> Option<f64> {
         let by_kind = self.syscalls_by_kind();
         (!by_kind.is_empty()).then(|| by_kind.values().sum())
+    }
+
+    /// Returns the cost with the largest ratio to that of the best server; `None` without a notable difference.
+    pub(crate) fn main_difference(&self, best: &Self) -> Option<String> {
+        let differences = COSTS.iter().filter_map(|(name, figure, difference_min, shown)| {
+            let (value, best) = (figure(self)?, figure(best)?);
+            // Bound the ratio if a value is near 0.
+            let floor = difference_min / 30.0;
+            let ratio = (value.max(floor) / best.max(floor)).ln().abs();
+            let words = format!("{name}: {} against {}", shown(value), shown(best));
+            ((value - best).abs() >= *difference_min).then_some((ratio, words))
+        });
+        Some(differences.max_by(|a, b| a.0.total_cmp(&b.0))?.1)
     }
 }

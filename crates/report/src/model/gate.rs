@@ -194,12 +194,7 @@ impl GateRow {
 
     /// Formats a value of the figure.
     pub(crate) fn value(&self, value: f64) -> String {
-        match self.figure {
-            GateFigure::P50 | GateFigure::P90 | GateFigure::P99 | GateFigure::Cpu => format::time(value),
-            GateFigure::Rate => format!("{}/s", format::digits(value)),
-            GateFigure::Memory => format::bytes(value),
-            GateFigure::Errors => percent(value),
-        }
+        shown(self.figure, value)
     }
 
     /// Formats the change and its interval.
@@ -218,6 +213,16 @@ impl GateRow {
             Some(Excess::Within) => "within tolerance",
             Some(Excess::Open) => "undecided",
         }
+    }
+}
+
+/// Formats a value of a figure.
+pub(crate) fn shown(figure: GateFigure, value: f64) -> String {
+    match figure {
+        GateFigure::P50 | GateFigure::P90 | GateFigure::P99 | GateFigure::Cpu => format::time(value),
+        GateFigure::Rate => format!("{}/s", format::digits(value)),
+        GateFigure::Memory => format::bytes(value),
+        GateFigure::Errors => percent(value),
     }
 }
 

@@ -11,8 +11,10 @@
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
 //! - [`run_diff`]: two runs; [`history`]: many runs
+//! - [`advice`]: the best of many architectures for an objective
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
+pub mod advice;
 pub mod axis;
 pub mod capacity;
 pub mod client_tail;
@@ -35,6 +37,7 @@ pub mod sweep;
 pub(crate) mod undecided;
 pub mod workload;
 
+pub use advice::AdviceReport;
 pub use capacity::Capacities;
 pub use gate::GateReport;
 pub use overload::Overloads;

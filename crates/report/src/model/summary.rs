@@ -46,6 +46,9 @@ pub struct Summary {
 impl Summary {
     /// Summarises a run, finished or not.
     pub fn of(run: &Run) -> Self {
+        if matches!(run.header.strategy, Strategy::Advise(_)) {
+            return Self::of(&strategy::advise::as_planned(run));
+        }
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         // The trials of searches differ in rate, so they are not compared.

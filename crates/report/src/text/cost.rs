@@ -11,32 +11,6 @@ use crate::format;
 use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::model::summary::{Comparison, Row, Summary};
 
-/// A cost in which two architectures may differ: its name, its value, the smallest difference that the report mentions,
-/// and its format.
-type Cost = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
-
-const COSTS: &[Cost] = &[
-    ("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
-    ("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
-    ("events per wait", |it| it.events_per_wait, 1.0, format::digits),
-    ("wake-ups per request", |it| Some(it.voluntary_switches_per_request), 0.2, format::digits),
-    ("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
-];
-
-/// Returns the cost with the largest ratio between a row and the best row; `None` without a notable difference.
-fn main_difference(row: &Row, best: &Row) -> Option<String> {
-    let (breakdown, best) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
-    let differences = COSTS.iter().filter_map(|(name, figure, difference_min, shown)| {
-        let (value, best) = (figure(breakdown)?, figure(best)?);
-        // Bound the ratio if a value is near 0.
-        let floor = difference_min / 30.0;
-        let ratio = (value.max(floor) / best.max(floor)).ln().abs();
-        let words = format!("{name}: {} against {}", shown(value), shown(best));
-        ((value - best).abs() >= *difference_min).then_some((ratio, words))
-    });
-    Some(differences.max_by(|a, b| a.0.total_cmp(&b.0))?.1)
-}
-
 /// Describes the main difference of an architecture from the best.
 fn sentence_of(row: &Row, best: &Row) -> String {
     let name = &row.label;
@@ -44,7 +18,9 @@ fn sentence_of(row: &Row, best: &Row) -> String {
         (Some(ratio), true) => format!("vs best {:.2}", ratio.ratio),
         _ => format::verdict(row.verdict).to_owned(),
     };
-    match main_difference(row, best) {
+    let difference =
+        row.breakdown.as_ref().zip(best.breakdown.as_ref()).and_then(|(it, best)| it.main_difference(best));
+    match difference {
         Some(difference) => format!("{name} ({standing}) differs most from {} in {difference}.", best.label),
         None => format!("{name} ({standing}) costs about the same as {}.", best.label),
     }

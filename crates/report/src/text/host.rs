@@ -13,7 +13,7 @@ pub(crate) fn host(run: &Run) -> String {
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     let trials = match header.strategy {
-        Strategy::Capacity(_) | Strategy::Overload(_) => format!("{} trials", run.records.len()),
+        Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Advise(_) => format!("{} trials", run.records.len()),
         Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => {
             format!("{} of {} trials", run.records.len(), planned(run))
         }

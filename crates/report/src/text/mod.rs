@@ -6,12 +6,13 @@
 //! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
-//! - [`gate`], [`gate_history`]: gates; [`overload`]: overloads
+//! - [`advice`]: races; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
 //! - [`observation`]: the observed traffic of a server
 
+pub mod advice;
 mod along;
 mod boxplot;
 pub mod calibration;
@@ -42,9 +43,9 @@ pub mod tail_mark;
 use harness::model::Run;
 pub use medium::{Medium, Terminal};
 
-use crate::model::{Capacities, GateReport, Overloads, Sweep};
+use crate::model::{AdviceReport, Capacities, GateReport, Overloads, Sweep};
 
-/// Renders a run by its strategy: a sweep, a search for the highest rate, an overload, a gate with its ranking, or a
+/// Renders a run by its strategy: a sweep, a search for the highest rate, an overload, a race, a gate with its ranking, or a
 /// ranking.
 pub fn render(run: &Run, medium: Medium) -> String {
     if let Some(sweep) = Sweep::of(run) {
@@ -52,6 +53,9 @@ pub fn render(run: &Run, medium: Medium) -> String {
     }
     if let Some(overloads) = Overloads::of(run) {
         return overload::render(run, &overloads, medium);
+    }
+    if let Some(advice) = AdviceReport::of(run) {
+        return advice::render(&advice, medium);
     }
     let gate = GateReport::of(run).map_or_else(String::new, |gate| gate::render(&gate, medium) + "\n");
     match Capacities::of(run) {

@@ -31,6 +31,7 @@ fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (
             rate_per_s: trial.workload.rate_per_s,
             elapsed_ns: 2 * SECOND_NS,
             contestants: 2,
+            heat: 0,
             is_past: false,
             is_alone: false,
             blocks: Vec::new(),

@@ -121,6 +121,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
     let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
         is_alone: contestants == 1,
         contestants,
+        heat: 0,
         blocks: Vec::new(),
         values: Vec::new(),
         index: trial.index,

@@ -1,0 +1,125 @@
+//! Races: repeats of all architectures, of which each look eliminates those that are known to be worse. Then short races of the best
+//! ones under changed traffic, which show where the answer changes.
+//!
+//! The plan has a part for the given traffic and parts for changed traffic. A part has a trial for each contestant. Each repeat runs
+//! these trials again, for the contestants that are still in.
+
+mod choice;
+mod confirm;
+mod part;
+mod race;
+pub mod variations;
+
+use stats::Ratio;
+use stats::race::Fit;
+
+pub use choice::{Choice, TieBreak};
+pub use part::Out;
+use part::{Part, planned_ns};
+use race::{REPEATS_MIN, State};
+pub use variations::{Change, Variation};
+
+use super::until::elapsed_ns;
+use crate::model::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::spec::Experiment;
+
+/// The knowledge about a race.
+#[derive(Clone, Debug)]
+pub struct Advice<'a> {
+    /// The trials of the first repeat, one for each contestant.
+    pub contestants: &'a [Trial],
+    /// Why each contestant is out; `None` if it may be the best.
+    pub out: Vec<Option<Out>>,
+    /// The complete repeats.
+    pub repeats: u32,
+    /// The repeats that each contestant ran.
+    pub repeats_of: Vec<u32>,
+    /// Whether the race has ended. Its answer may be a tie.
+    pub is_ended: bool,
+    /// The scores of the objective.
+    pub fit: Fit,
+    /// The winner; `None` before the second repeat, or if no contestant is usable.
+    pub choice: Option<Choice>,
+    /// The findings under changed traffic.
+    pub variations: Vec<Variation>,
+    figures: Vec<(GateFigure, Fit)>,
+}
+
+impl Advice<'_> {
+    /// Returns the ratio of a contestant's objective to another's. `None` without scores.
+    pub fn ratio(&self, of: usize, to: usize) -> Option<Ratio> {
+        self.fit.ratio(of, to)
+    }
+
+    /// Returns the mean value of a figure; `None` if it is unknown.
+    pub fn value(&self, figure: GateFigure, contestant: usize) -> Option<f64> {
+        let (_, fit) = self.figures.iter().find(|(of, _)| *of == figure)?;
+        Some(figure.value(fit.effect(contestant)?))
+    }
+}
+
+/// Returns the knowledge after these outcomes. `None` for other runs.
+pub fn advice<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Option<Advice<'a>> {
+    let Strategy::Advise(goal) = &header.strategy else { return None };
+    let race = Part::new(header, outcomes, 0);
+    let state = State::of(&race, goal);
+    let figures: Vec<(GateFigure, Fit)> =
+        GateFigure::ALL.iter().map(|(figure, ..)| (*figure, race.fit_of(*figure))).collect();
+    let choice =
+        (state.repeats >= REPEATS_MIN).then(|| choice::choose(&state, goal, &figures, race.templates)).flatten();
+    let variations = choice.as_ref().filter(|_| state.is_ended).map_or_else(Vec::new, |choice| {
+        let finalists = choice.finalists();
+        goal.variations.iter().map(|part| Variation::of(part, header, goal, outcomes, &finalists, &state.fit)).collect()
+    });
+    Some(Advice {
+        contestants: race.templates,
+        repeats_of: (0..race.templates.len()).map(|it| race.repeats_of(it)).collect(),
+        out: state.out,
+        repeats: state.repeats,
+        is_ended: state.is_ended,
+        fit: state.fit,
+        choice,
+        variations,
+        figures,
+    })
+}
+
+/// Returns the experiment that compares the winner with the next best contestants. `None` without a winner.
+pub fn confirmation(header: &RunHeader, advice: &Advice<'_>) -> Option<Experiment> {
+    let Strategy::Advise(goal) = &header.strategy else { return None };
+    confirm::experiment(goal, advice.choice.as_ref()?, advice.contestants)
+}
+
+/// Returns the next trials: the heats of the current repeat of the race, or of a repeat under changed traffic.
+pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutcome]) -> Vec<Vec<Trial>> {
+    let race = Part::new(header, outcomes, 0);
+    let state = State::of(&race, goal);
+    if !state.is_ended {
+        return race.heats(state.repeats, &state.among, |trial, place| race.again(trial, place));
+    }
+    let Some(advice) = advice(header, outcomes) else { return Vec::new() };
+    let Some(finalists) = advice.choice.as_ref().map(Choice::finalists) else { return Vec::new() };
+    let elapsed_ns = elapsed_ns(outcomes);
+    let mut open: Vec<(u32, usize)> = Vec::new();
+    for (at, variation) in advice.variations.iter().enumerate() {
+        open.extend(variation.next_repeat().map(|repeat| (repeat, at)));
+    }
+    open.sort_unstable();
+    let next = open
+        .into_iter()
+        .map(|(_, at)| variations::heats(&goal.variations[at], &advice.variations[at], header, outcomes, &finalists));
+    next.into_iter()
+        .find(|heats| !heats.is_empty() && elapsed_ns + planned_ns(heats) <= goal.time_max_ns)
+        .unwrap_or_default()
+}
+
+/// Returns the run as if its trials had been planned, for reports that compare planned trials.
+pub fn as_planned(run: &Run) -> Run {
+    let mut run = run.clone();
+    run.header.strategy = Strategy::Whole;
+    run.header.trials = run.records.iter().map(|record| record.trial.clone()).collect();
+    run
+}
+
+#[cfg(test)]
+mod tests;

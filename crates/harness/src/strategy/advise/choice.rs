@@ -1,0 +1,123 @@
+//! The winner of a race, and how a tie is broken.
+
+use stats::race::Fit;
+
+use super::part::Out;
+use super::race::{MARGIN, State};
+use crate::model::{AdviseGoal, GateFigure, Trial};
+use crate::spec::Candidate;
+
+/// The contestants that race under changed traffic: the winner and the next best ones.
+const FINALISTS: usize = 4;
+
+/// The reason that breaks a tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TieBreak {
+    /// The winner needs less CPU time for a request, or less memory for a connection.
+    Figure(GateFigure),
+    /// The winner comes first: external servers, which exist already, then architectures in the order of the tables.
+    Simplicity,
+}
+
+/// The winner of a race.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The winner.
+    pub winner: usize,
+    /// The contestants that are not known to differ from the best by more than the margin, if there are several; with the winner.
+    pub tied: Vec<usize>,
+    /// The reason that broke the tie.
+    pub tie_break: Option<TieBreak>,
+    /// All other contestants with scores, those that may be the best first, then by their scores.
+    pub others: Vec<usize>,
+    /// The probability of each contestant that may be the best to be so; `None` if the noise is unknown.
+    pub probabilities: Option<Vec<(usize, f64)>>,
+}
+
+impl Choice {
+    /// Returns the contestants that race under changed traffic, the winner first.
+    pub fn finalists(&self) -> Vec<usize> {
+        [self.winner].into_iter().chain(self.others.iter().copied()).take(FINALISTS).collect()
+    }
+
+    /// Returns the probability that the winner is the best.
+    pub fn probability(&self) -> Option<f64> {
+        self.probabilities.as_ref()?.iter().find(|(it, _)| *it == self.winner).map(|(_, it)| *it)
+    }
+}
+
+/// Chooses the winner. `None` if no contestant that may be the best has scores and meets the limits.
+pub(super) fn choose(
+    state: &State,
+    goal: &AdviseGoal,
+    figures: &[(GateFigure, Fit)],
+    templates: &[Trial],
+) -> Option<Choice> {
+    let effect = |it: usize| state.fit.effect(it);
+    let by_effect = |a: &usize, b: &usize| effect(*a).unwrap_or(f64::MAX).total_cmp(&effect(*b).unwrap_or(f64::MAX));
+    let meets = |&it: &usize| state.limits.iter().all(|limit| limit.fit.effect(it).is_some_and(|it| it <= limit.max));
+    let can_win: Vec<usize> =
+        (0..templates.len()).filter(|&it| state.out[it].is_none() && effect(it).is_some()).filter(meets).collect();
+    // A contestant that is measured alone has not won against the others.
+    let is_unmeasured = |it: usize| state.out[it].is_none() && effect(it).is_none();
+    let measured = (0..templates.len()).filter(|&it| effect(it).is_some()).count();
+    if measured < 2 && (0..templates.len()).any(is_unmeasured) {
+        return None;
+    }
+    let leader = *can_win.iter().min_by(|a, b| by_effect(a, b))?;
+    // One test at the end, beside the looks: a tie must not hide a difference that the looks are too careful to see.
+    let alpha = stats::blocks::ALPHA / can_win.len().saturating_sub(1).max(1) as f64;
+    let leads = |it: usize| {
+        let is_far = effect(it).zip(effect(leader)).is_some_and(|(it, leader)| it - leader > MARGIN.ln_1p());
+        is_far && state.fit.is_worse(it, leader, 0.0, alpha)
+    };
+    let mut tied: Vec<usize> = can_win.iter().copied().filter(|&it| !leads(it)).collect();
+    tied.sort_by(by_effect);
+    let (winner, tie_break) = break_tie(&tied, leader, goal, figures, templates);
+    let is_other = |it: &usize| *it != winner && effect(*it).is_some() && state.out[*it] != Some(Out::CannotKeepUp);
+    let mut others: Vec<usize> = (0..templates.len()).filter(is_other).collect();
+    others.sort_by(|a, b| (!can_win.contains(a)).cmp(&!can_win.contains(b)).then(by_effect(a, b)));
+    let probabilities = state.fit.probabilities(&can_win).map(|all| can_win.iter().copied().zip(all).collect());
+    Some(Choice { winner, tied: if tied.len() > 1 { tied } else { Vec::new() }, tie_break, others, probabilities })
+}
+
+/// Returns the winner of a tie, and what makes it win.
+fn break_tie(
+    tied: &[usize],
+    leader: usize,
+    goal: &AdviseGoal,
+    figures: &[(GateFigure, Fit)],
+    templates: &[Trial],
+) -> (usize, Option<TieBreak>) {
+    if tied.len() < 2 {
+        return (leader, None);
+    }
+    let mut left = tied.to_vec();
+    for figure in [GateFigure::Cpu, GateFigure::Memory] {
+        let fit = figures.iter().find(|(it, _)| *it == figure).map(|(_, fit)| fit);
+        let Some(fit) = fit.filter(|_| goal.only_figure() != Some(figure)) else { continue };
+        let effects: Option<Vec<(usize, f64)>> = left.iter().map(|&it| Some((it, fit.effect(it)?))).collect();
+        // A contestant of unknown cost is neither cheaper nor more expensive than the others.
+        let Some(&(best, lowest)) = effects.iter().flatten().min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+        let is_worse = |it: usize, effect: f64| {
+            effect - lowest > MARGIN.ln_1p() && fit.is_worse(it, best, 0.0, stats::blocks::ALPHA)
+        };
+        left = effects.into_iter().flatten().filter(|(it, effect)| !is_worse(*it, *effect)).map(|(it, _)| it).collect();
+        if let [winner] = left[..] {
+            return (winner, Some(TieBreak::Figure(figure)));
+        }
+    }
+    let order = |it: &&usize| (rank(&templates[**it].architecture), **it);
+    let winner = left.iter().min_by_key(order).copied().unwrap_or(leader);
+    (winner, Some(TieBreak::Simplicity))
+}
+
+/// Returns the place of a server by simplicity: external servers exist already, and the tables begin with the simplest models.
+fn rank(candidate: &Candidate) -> usize {
+    let Some(ours) = candidate.ours() else { return 0 };
+    let is_alike = |other: &server::Architecture| {
+        let mechanism = |it: &server::Architecture| it.mechanism.map(|it| it.name);
+        other.model.name == ours.model.name && mechanism(other) == mechanism(&ours)
+    };
+    1 + server::Architecture::every().iter().position(is_alike).unwrap_or(usize::MAX - 1)
+}

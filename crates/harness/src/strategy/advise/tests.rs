@@ -1,0 +1,230 @@
+use std::collections::BTreeSet;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::*;
+use crate::host::Host;
+use crate::model::{AdviseLimit, AdviseWeight, Workload};
+use crate::plan::plan;
+use crate::spec::Experiment;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const NAMES: [&str; 4] = ["mt", "epoll", "poll", "select"];
+
+/// A race of these servers, with all changes of the traffic.
+fn header(names: &[&str], objective: GateFigure, limits: &[(GateFigure, f64)], budget_s: u64) -> RunHeader {
+    let text = format!(
+        "name = \"x\"\narchitectures = [{}]\n\
+         [workload]\nconnections = 20\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\nsimulated-work = \"cpu=1us\"\n\
+         [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n",
+        names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+    );
+    let (experiment, host) = (Experiment::parse(&text, "x.toml").unwrap(), Host::made_up());
+    let (plan, contestants, variations) = variations::planned(plan(&experiment, &host).unwrap(), &experiment, &host);
+    let goal = AdviseGoal {
+        objective: vec![AdviseWeight { figure: objective, weight: 1.0 }],
+        limits: limits.iter().map(|&(figure, value)| AdviseLimit { figure, value }).collect(),
+        contestants,
+        variations,
+        time_max_ns: budget_s * SECOND_NS,
+        experiment: text,
+    };
+    RunHeader { strategy: Strategy::Advise(goal), ..RunHeader::made_up(plan) }
+}
+
+/// The value of a figure of a server under a workload; `None` if the trial is past saturation.
+type Value = fn(&str, GateFigure, &Workload) -> Option<f64>;
+
+/// Runs the strategy, with noise of 1 % and heats whose speed differs. Returns the heats as names with the workload, and the outcomes.
+fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<TrialOutcome>) {
+    let (mut outcomes, mut heats): (Vec<TrialOutcome>, Vec<_>) = Default::default();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+    while let Some(trial) = super::super::next(header, &outcomes) {
+        let heat = super::super::heat(header, &outcomes, trial);
+        let speed = random.random_range(0.9..1.1);
+        let contestants = heat.len() as u32;
+        heats.push((heat.iter().map(|it| it.architecture.to_string()).collect(), heat[0].workload.clone()));
+        for trial in &heat {
+            assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "indices are unique");
+            let (name, noise) = (trial.architecture.to_string(), random.random_range(0.99..1.01));
+            let of = |(figure, ..): (GateFigure, &str, Option<f64>)| {
+                Some(value(&name, figure, &trial.workload)? * speed * noise)
+            };
+            let values = GateFigure::ALL.map(of);
+            outcomes.push(TrialOutcome {
+                index: trial.index,
+                rate_per_s: trial.workload.rate_per_s,
+                elapsed_ns: u64::from(contestants) * SECOND_NS,
+                is_past: values[0].is_none(),
+                contestants,
+                heat: crate::model::blocks::heat(trial),
+                blocks: Vec::new(),
+                values: values.into(),
+                is_alone: trial.load.slices.is_none(),
+                probe: None,
+            });
+        }
+        assert!(heats.len() < 1_000, "the race ends");
+    }
+    (heats, outcomes)
+}
+
+fn apart(name: &str, _: GateFigure, _: &Workload) -> Option<f64> {
+    Some(100.0 + 20.0 * NAMES.iter().position(|it| *it == name).unwrap() as f64)
+}
+
+#[test]
+fn repeats_lose_contestants_until_the_best_is_left() {
+    let header = header(&NAMES, GateFigure::P50, &[], 1_000);
+    let (heats, outcomes) = run(&header, apart);
+    let advice = advice(&header, &outcomes).unwrap();
+    assert_eq!(heats[0].0.len(), 4, "the first repeat runs all");
+    assert!(advice.is_ended && advice.repeats <= 4, "{} repeats", advice.repeats);
+    assert_eq!(advice.out, [None, Some(Out::Worse), Some(Out::Worse), Some(Out::Worse)]);
+    let choice = advice.choice.as_ref().unwrap();
+    assert_eq!((choice.winner, choice.tie_break, choice.others.as_slice()), (0, None, &[1, 2, 3][..]));
+    assert_eq!(choice.probability(), Some(1.0));
+    let ratio = advice.ratio(1, 0).unwrap();
+    assert!((ratio.ratio - 1.2).abs() < 0.03, "{ratio:?}");
+    assert!((advice.value(GateFigure::P50, 2).unwrap() / 140.0 - 1.0).abs() < 0.1);
+    assert!(advice.variations.iter().all(|it| it.change == Change::Stays || it.name.starts_with("rate")));
+}
+
+#[test]
+fn equal_servers_tie_and_cpu_memory_or_simplicity_decide() {
+    let cases: [(Value, &str, TieBreak); 3] = [
+        (
+            |name, figure, _| Some(if figure == GateFigure::Cpu && name == "poll" { 50.0 } else { 100.0 }),
+            "poll",
+            TieBreak::Figure(GateFigure::Cpu),
+        ),
+        (
+            |name, figure, _| Some(if figure == GateFigure::Memory && name == "mt" { 1e6 } else { 2e6 }),
+            "mt",
+            TieBreak::Figure(GateFigure::Memory),
+        ),
+        (|_, _, _| Some(100.0), "mt", TieBreak::Simplicity),
+    ];
+    for (value, winner, tie_break) in cases {
+        let header = header(&["select", "poll", "mt"], GateFigure::P50, &[], 60);
+        let (_, outcomes) = run(&header, value);
+        let advice = advice(&header, &outcomes).unwrap();
+        let choice = advice.choice.unwrap();
+        assert_eq!(advice.contestants[choice.winner].architecture.to_string(), winner);
+        assert_eq!((choice.tied.len(), choice.tie_break), (3, Some(tie_break)));
+        assert!(choice.probability().unwrap() < 0.95, "{choice:?}");
+    }
+}
+
+#[test]
+fn changed_traffic_flips_the_answer() {
+    let header = header(&NAMES, GateFigure::P50, &[], 1_000);
+    let (heats, outcomes) = run(&header, |name, figure, workload| {
+        let many = workload.connections >= 40;
+        match (name, figure) {
+            (_, GateFigure::Rate) => Some(5_000.0),
+            ("mt", _) if workload.rate_per_s.is_some_and(|rate| rate > 1_000.0) => None,
+            ("mt", _) => Some(if many { 300.0 } else { 100.0 }),
+            _ => apart(name, figure, workload),
+        }
+    });
+    let advice = advice(&header, &outcomes).unwrap();
+    let change = |name: &str| &advice.variations.iter().find(|it| it.name == name).unwrap().change;
+    assert_eq!(advice.choice.as_ref().unwrap().winner, 0);
+    for name in ["connections x2", "connections x5"] {
+        let Change::Flips { to: 1, ratio: Some(ratio) } = change(name) else { panic!("{:?}", change(name)) };
+        assert!((ratio.ratio - 2.5).abs() < 0.2, "{ratio:?}");
+    }
+    assert_eq!(change("active share / 4"), &Change::Stays);
+    assert_eq!(change("work x10"), &Change::Stays);
+    assert_eq!(change("rate 0.8 of capacity"), &Change::Flips { to: 1, ratio: None }, "the winner cannot keep up");
+    let rates: BTreeSet<Option<u64>> = heats.iter().map(|(_, it)| it.rate_per_s.map(|it| it as u64)).collect();
+    assert!(rates.contains(&None) && rates.len() == 3, "{rates:?}");
+    let rate = advice.variations.iter().find(|it| it.name.starts_with("rate")).unwrap();
+    assert!(rate.about.ends_with("requests/s") && (rate.capacity_per_s.unwrap() / 5_000.0 - 1.0).abs() < 0.12);
+}
+
+#[test]
+fn limits_and_saturation_exclude_contestants() {
+    // mt is the cheapest, but slow; epoll cannot keep up.
+    let header = header(&NAMES, GateFigure::Cpu, &[(GateFigure::P99, 200.0)], 300);
+    let (_, outcomes) = run(&header, |name, figure, workload| match (name, figure) {
+        ("epoll", _) => None,
+        ("mt", GateFigure::P99) => Some(900.0),
+        (_, GateFigure::P99) => Some(90.0),
+        _ => apart(name, figure, workload),
+    });
+    let advice = advice(&header, &outcomes).unwrap();
+    assert_eq!(advice.out[..2], [Some(Out::Exceeds(GateFigure::P99)), Some(Out::CannotKeepUp)]);
+    assert_eq!(advice.contestants[advice.choice.unwrap().winner].architecture.to_string(), "poll");
+    // Only poll has values, because the client disturbed the others.
+    let (_, mut outcomes) = run(&header, apart);
+    outcomes.iter_mut().filter(|it| it.index % 4 != 2).for_each(|it| it.values.fill(None));
+    let advice = super::advice(&header, &outcomes).unwrap();
+    assert!(advice.out[0].is_none() && advice.choice.is_none(), "a contestant alone wins nothing");
+    let (_, outcomes) = run(&header, |_, _, _| None);
+    let advice = super::advice(&header, &outcomes).unwrap();
+    assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two repeats show that none keeps up");
+}
+
+#[test]
+fn budget_ends_the_race_after_two_repeats() {
+    let header = header(&NAMES, GateFigure::P50, &[], 1);
+    let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
+    let advice = advice(&header, &outcomes).unwrap();
+    assert_eq!((outcomes.len(), advice.repeats, advice.choice.unwrap().tied.len()), (8, 2, 4));
+    assert!(advice.variations.iter().all(|it| matches!(it.change, Change::NotMeasured(_))));
+}
+
+#[test]
+fn separate_contestants_race_and_failed_ones_run_again() {
+    let header = header(&["spin", "mt", "epoll"], GateFigure::P50, &[], 60);
+    let heats = |outcomes: &[TrialOutcome]| {
+        let Strategy::Advise(goal) = &header.strategy else { panic!("a race") };
+        let of = |heat: &Vec<Trial>| {
+            let names = heat.iter().map(|it| it.architecture.to_string()).collect::<BTreeSet<_>>();
+            (names, heat[0].load.slices.map(|it| it.contestants))
+        };
+        super::heats(&header, goal, outcomes).iter().map(of).collect::<Vec<_>>()
+    };
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    assert_eq!(heats(&[]), [(set(&["epoll", "mt"]), Some(2)), (set(&["spin"]), None)]);
+    // A heat in which mt failed has only its outcome.
+    let failed = run(&header, |_, _, _| Some(100.0)).1.into_iter().find(|it| it.index == 1).unwrap();
+    assert_eq!(heats(&[failed]), [(set(&["epoll"]), None), (set(&["spin"]), None)]);
+    let (_, outcomes) = run(&header, |name, _, _| Some(if name == "spin" { 50.0 } else { 100.0 }));
+    let advice = advice(&header, &outcomes).unwrap();
+    assert_eq!(advice.contestants[advice.choice.unwrap().winner].architecture.to_string(), "spin");
+}
+
+#[test]
+fn impossible_changes_have_reasons() {
+    let text = "name = \"x\"\narchitectures = [\"mt\", \"epoll\"]\n\
+                [workload]\nconnections = 3\nservice = \"http\"\nschedule = \"closed\"\nhttp.paths = \"/\"\n\
+                [phases]\nramp = \"0\"\nmeasure = \"900ms\"\n";
+    let (experiment, host) = (Experiment::parse(text, "x.toml").unwrap(), Host::made_up());
+    let (_, _, parts) = variations::planned(plan(&experiment, &host).unwrap(), &experiment, &host);
+    let reasons: Vec<_> = parts.iter().filter_map(|part| Some((&*part.name, part.first.as_ref().err()?))).collect();
+    for (name, words) in [
+        ("active share / 4", "less than one"),
+        ("rate 0.8 of capacity", "a closed loop is at capacity already"),
+        ("work x10", "try --simulated-work"),
+        ("size x10", "the requests determine the size"),
+    ] {
+        assert!(reasons.iter().any(|(of, reason)| *of == name && reason.contains(words)), "{name}: {reasons:?}");
+    }
+    assert_eq!(parts.iter().filter(|part| part.first.is_ok()).count(), 2, "more connections are possible");
+}
+
+#[test]
+fn confirmation_compares_the_winner_with_its_rival() {
+    let header = header(&NAMES, GateFigure::P50, &[], 60);
+    let (_, outcomes) = run(&header, apart);
+    let experiment = confirmation(&header, &advice(&header, &outcomes).unwrap()).unwrap();
+    let servers: Vec<String> = experiment.architectures.0.iter().map(ToString::to_string).collect();
+    assert_eq!((servers, experiment.repeats.get()), (vec!["mt".to_owned(), "epoll".to_owned()], 5));
+    assert_eq!(experiment.phases.measure.to_string(), "2s");
+    let text = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&text, "confirm.toml").unwrap(), experiment);
+}

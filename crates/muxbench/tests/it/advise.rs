@@ -1,0 +1,103 @@
+//! Races: their answer, the experiment that confirms it, and wrong input.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::cases::{Cases, case};
+use crate::common::muxbench;
+use serde_json::{Value, json};
+
+/// Flags of a race whose repeats take about three seconds. A closed loop with think time needs no punctual client.
+const SMALL: &str =
+    "--connections 10 --schedule closed --think 20ms --request 1B --response 100B --measure 500ms --budget 20s";
+
+/// The command of an external server whose requests sleep for some time.
+fn server(sleep: &str) -> String {
+    let muxbench = env!("CARGO_BIN_EXE_muxbench");
+    format!(
+        "{muxbench} serve --arch mt --listen 127.0.0.1:{{port}} --request 1B --response 100B --simulated-work sleep={sleep}"
+    )
+}
+
+fn advise(folder: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } =
+        muxbench().args(["advise", "--quiet"]).args(flags).current_dir(folder).output().unwrap();
+    let [out, err] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (status.code(), out, err)
+}
+
+fn race_has_an_answer_and_an_experiment_that_confirms_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (quick, slow) = (format!("quick={}", server("5ms")), format!("slow={}", server("60ms")));
+    let mut flags: Vec<&str> = SMALL.split_whitespace().collect();
+    flags.extend(["--exec", &quick, "--exec", &slow, "--arch", "mt", "--allow-exec", "--objective", "p50,cpu*0.1"]);
+    flags.extend(["--limit", "p99=10s", "--output", "race"]);
+    let (code, out, err) = advise(folder.path(), &flags);
+    // On a busy host no trial may be usable; then there is no winner.
+    assert!(matches!(code, Some(0 | 3)), "{code:?}: {out}\n{err}");
+    assert!(out.starts_with("Advice for the best p50, cpu*0.1, with p99 at most 10.0 s\n"), "{out}");
+    assert!(out.contains("closed loop, 10 connections, think 20ms"), "{out}");
+    assert!(["mt ", "exec:quick ", "exec:slow "].iter().all(|name| out.contains(name)), "{out}");
+    let report = |arguments: &[&str]| {
+        let output = muxbench().arg("report").args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(out.starts_with(&report(&["race"])), "the stored run has the same report");
+    let run: Value = serde_json::from_str(&report(&["race", "--json"])).unwrap();
+    let advice = &run["advice"];
+    assert_eq!(advice["contestants"].as_array().unwrap().len(), 3, "{advice}");
+    assert!(advice["repeats"].as_u64() >= Some(2) && advice["is_ended"] == json!(true), "{advice}");
+    report(&["race", "--html"]);
+    assert!(report(&["race", "race"]).contains("exec:slow"), "a race can be compared with another");
+    let (again, text, err) = advise(folder.path(), &["--resume", "race", "--allow-exec"]);
+    assert!(again == code && text == out, "a finished race has nothing to resume: {again:?} {text}\n{err}");
+    let Some(winner) = advice["winner"].as_str() else {
+        assert!(code == Some(3) && out.contains("Fewer than two contestants are usable"), "{code:?}: {out}");
+        return;
+    };
+    assert!(winner != "exec:slow" && code == Some(0), "{code:?}: {out}");
+    assert!(out.contains("Under changed traffic:\n- connections x2 (20 connections): "), "{out}");
+    assert!(out.contains("- size x10: not measured: exec:quick determines it."), "{out}");
+    if advice["runner_up"].is_null() {
+        return;
+    }
+    assert!(out.contains("muxbench compare race/confirm.toml --allow-exec") && out.contains("muxbench gate "), "{out}");
+    let confirm =
+        ["compare", "race/confirm.toml", "--allow-exec", "--repeats", "1", "--measure", "300ms", "--json", "--quiet"];
+    let output = muxbench().args(confirm).current_dir(folder.path()).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let servers: Vec<&str> =
+        run["run"]["trials"].as_array().unwrap().iter().filter_map(|it| it["architecture"].as_str()).collect();
+    assert!(servers.contains(&winner) && servers.len() >= 2, "{servers:?}");
+}
+
+fn wrong_input_of_a_race_names_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("broken.toml"), "[workload]\nconection = 3\n").unwrap();
+    for (flags, words) in [
+        ("--objective p98", "did you mean"),
+        ("--objective p50,p50", "name each figure once"),
+        ("--objective errors", "expected one of p50, p90, p99, rate, cpu, memory"),
+        ("--objective p50*0", "a number above 0"),
+        ("--limit p99", "as in p99=2ms"),
+        ("--limit p99=2", "such as"),
+        ("--arch epoll", "a race needs two servers"),
+        ("--connections 1,2 --arch epoll,mt", "a race has one workload, and this experiment has 2"),
+        ("--placebo", "--placebo: a race"),
+        ("--distributed", "--distributed: a race runs on this host"),
+        ("broken.toml", "did you mean `connections`?"),
+        ("missing.toml", "neither a file nor a preset"),
+        ("--resume missing", "cannot resume missing"),
+    ] {
+        let (code, out, err) = advise(folder.path(), &flags.split(' ').collect::<Vec<_>>());
+        assert!(matches!(code, Some(1 | 2)) && err.contains(words) && out.is_empty(), "{flags}: {code:?} {out}\n{err}");
+    }
+}
+
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(race_has_an_answer_and_an_experiment_that_confirms_it));
+    cases.once(case!(wrong_input_of_a_race_names_a_remedy));
+}

@@ -1,0 +1,71 @@
+//! The answer of a race as text.
+
+use super::medium::{Medium, hanging};
+use super::table::{self, Column, column};
+use crate::format;
+use crate::model::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
+
+const CONTESTANTS: &[Column<AdviceRow>] = &[
+    column("architecture", 0, |row| row.architecture.clone()),
+    column("vs winner", 0, |row| format::ratio(row.ratio)),
+    column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
+    column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
+    column("p99", 3, |row| row.p99_ns.map_or("-".into(), format::us)),
+    column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),
+    column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),
+    column("memory/conn", 4, |row| row.memory_bytes.map_or("-".into(), format::bytes)),
+    column("repeats", 6, |row| row.repeats.to_string()),
+    column("finding", 0, |row| row.finding.clone()),
+];
+
+/// Renders the answer, all contestants, and the answer under changed traffic.
+pub fn render(report: &AdviceReport, medium: Medium) -> String {
+    let AdviceReport { objective, workload, repeats, elapsed_s, .. } = report;
+    let limits: String = report.limits.iter().map(|limit| format!(", with {limit}")).collect();
+    let repeats = if *repeats == 1 { "1 repeat".to_owned() } else { format!("{repeats} repeats") };
+    let mut lines = vec![
+        medium.heading(&format!("Advice for the best {objective}{limits}")),
+        medium.prose(&format!("{workload}; {repeats}, {elapsed_s:.0} s")),
+        medium.prose(&report.sentences.join(" ")),
+        String::new(),
+        table::with_dropped(CONTESTANTS, &report.contestants, medium),
+    ];
+    lines.extend(report.problems.iter().map(|problem| medium.prose(problem)));
+    if !report.changes.is_empty() {
+        lines.extend([String::new(), medium.prose("Under changed traffic:")]);
+        lines.extend(report.changes.iter().map(|it| line(it, medium)));
+    }
+    medium.finished(lines.join("\n") + "\n")
+}
+
+fn line(change: &AdviceChange, medium: Medium) -> String {
+    let AdviceChange { change, traffic, sentence, .. } = change;
+    let traffic = if traffic.is_empty() { String::new() } else { format!(" ({traffic})") };
+    hanging("- ", &format!("{change}{traffic}: {sentence}."), medium.width()).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_of_a_race_has_the_trials_that_ran() {
+        let summary = crate::Summary::of(&testkit::advise_run(30));
+        let repeats: Vec<usize> = summary.comparisons.iter().map(|it| it.rows[0].repeats).collect();
+        assert_eq!((summary.comparisons[0].rows.len(), repeats), (5, vec![2, 1]));
+    }
+
+    #[test]
+    fn advice_shows_the_answer_and_where_it_changes() {
+        for (name, percent) in [("lead", 30), ("tie", 0)] {
+            let report = AdviceReport::of(&testkit::advise_run(percent)).unwrap();
+            insta::assert_snapshot!(name, render(&report, 80.into()));
+            insta::assert_snapshot!(format!("{name}_markdown"), render(&report, Medium::Markdown));
+        }
+        let mut run = testkit::advise_run(30);
+        run.records.truncate(4);
+        let text = render(&AdviceReport::of(&run).unwrap(), 80.into());
+        assert!(text.contains("no answer before the second repeat") && !text.contains("Under changed"), "{text}");
+        assert!(AdviceReport::of(&testkit::run()).is_none());
+    }
+}
