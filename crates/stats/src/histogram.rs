@@ -1,6 +1,7 @@
 //! Histograms of times in nanoseconds, mergeable across threads, processes and repeats.
 
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,9 +17,15 @@ const DIGITS: u8 = 3;
 /// The maximum number of values in a histogram from a file. It prevents an overflow when histograms are merged.
 const COUNT_MAX: u64 = 1 << 53;
 
+/// The histogram without values.
+static EMPTY: LazyLock<Arc<hdrhistogram::Histogram<u64>>> = LazyLock::new(|| {
+    hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid").into()
+});
+
 /// A histogram of nanoseconds, serialised as base64 of the HdrHistogram V2 (deflate) format, which other tools can read.
+/// It takes a quarter of a megabyte, so copies share it until one of them changes.
 #[derive(Clone, PartialEq)]
-pub struct Histogram(pub(crate) hdrhistogram::Histogram<u64>);
+pub struct Histogram(pub(crate) Arc<hdrhistogram::Histogram<u64>>);
 
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,18 +42,18 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty histogram.
     pub fn new() -> Self {
-        Self(hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid"))
+        Self(Arc::clone(&EMPTY))
     }
 
     /// Adds one value in nanoseconds.
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
-        self.0.saturating_record(value_ns);
+        Arc::make_mut(&mut self.0).saturating_record(value_ns);
     }
 
     /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("all histograms have the same bounds");
+        Arc::make_mut(&mut self.0).add(&*other.0).expect("all histograms have the same bounds");
     }
 
     /// Returns the number of values.
@@ -98,7 +105,8 @@ impl Histogram {
 
 impl Extend<u64> for Histogram {
     fn extend<I: IntoIterator<Item = u64>>(&mut self, values_ns: I) {
-        values_ns.into_iter().for_each(|value| self.record(value));
+        let histogram = Arc::make_mut(&mut self.0);
+        values_ns.into_iter().for_each(|value| histogram.saturating_record(value));
     }
 }
 
@@ -113,7 +121,7 @@ impl FromIterator<u64> for Histogram {
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).map_err(serde::ser::Error::custom)?;
+        V2DeflateSerializer::new().serialize(&*self.0, &mut bytes).map_err(serde::ser::Error::custom)?;
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 }
@@ -129,7 +137,7 @@ impl<'de> Deserialize<'de> for Histogram {
         }
         // Convert to the common bounds, so that all histograms can be merged.
         let mut histogram = Self::new();
-        histogram.0.add(&read).map_err(|e| error(&e))?;
+        Arc::make_mut(&mut histogram.0).add(&read).map_err(|e| error(&e))?;
         Ok(histogram)
     }
 }
