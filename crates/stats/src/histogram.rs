@@ -1,7 +1,7 @@
 //! Histograms of times in nanoseconds, mergeable across threads, processes and repeats.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,11 +16,6 @@ const DIGITS: u8 = 3;
 
 /// The maximum number of values in a histogram from a file. It prevents an overflow when histograms are merged.
 const COUNT_MAX: u64 = 1 << 53;
-
-/// The histogram without values.
-static EMPTY: LazyLock<Arc<hdrhistogram::Histogram<u64>>> = LazyLock::new(|| {
-    hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid").into()
-});
 
 /// A histogram of nanoseconds, serialised as base64 of the HdrHistogram V2 (deflate) format, which other tools can read.
 /// It takes a quarter of a megabyte, so copies share it until one of them changes.
@@ -40,9 +35,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// An empty histogram, which shares nothing.
     pub fn new() -> Self {
-        Self(Arc::clone(&EMPTY))
+        let empty = hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid");
+        Self(Arc::new(empty))
     }
 
     /// Adds one value in nanoseconds.
