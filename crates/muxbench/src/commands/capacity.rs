@@ -14,7 +14,7 @@ use harness::spec::units::{Rate, Time};
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
-use crate::options::search::SearchArgs;
+use crate::options::search::{SearchArgs, SearchDefaults};
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
@@ -23,6 +23,7 @@ const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
 /// The default window of a probe.
 pub const MEASURE: Time = Time(1_000_000_000);
+const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 600_000_000_000 };
 
 /// Find the highest rate within a limit of the response time
 ///
@@ -80,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p95, --p99 and --p999";
         return usage(ErrorKind::MissingRequiredArgument, reason);
     }
-    let precision = args.search.precision()?;
+    let precision = args.search.precision(&SEARCH)?;
     let from = args.from.unwrap_or(Rate(1_000.0));
     let (varied, most) = match args.at_rate {
         Some(_) => (Varied::Connections, MOST_CONNECTIONS),
@@ -125,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             interleaving(&plan).iter().for_each(|sentence| output::note(format_args!("interleaving: {sentence}")));
         }
         let (limits, from) = (limits.clone(), from.0);
-        let time_max_ns = args.search.time_max_ns();
+        let time_max_ns = args.search.time_max_ns(&SEARCH);
         Ok((plan, Strategy::Capacity(SearchGoal { limits, varied, from, most, precision, time_max_ns })))
     };
     let change = |header: &mut RunHeader| {

@@ -17,11 +17,13 @@ use load::config::RequestTimeout;
 use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
-use crate::options::search::SearchArgs;
+use crate::options::search::{SearchArgs, SearchDefaults};
 use crate::options::setup::{SetupArgs, checked};
 
 /// The default window of a probe.
 pub const MEASURE: Time = Time(1_000_000_000);
+/// A pulse of 1.5 times the capacity needs no exact capacity.
+const SEARCH: SearchDefaults = SearchDefaults { precision: 0.1, time_max_ns: 180_000_000_000 };
 /// The default of `--request-timeout`.
 const REQUEST_TIMEOUT: Time = Time(1_000_000_000);
 const MS: u64 = 1_000_000;
@@ -182,7 +184,7 @@ impl Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.check()?;
-    let (over_time, precision) = (args.pulse()?, args.search.precision()?);
+    let (over_time, precision) = (args.pulse()?, args.search.precision(&SEARCH)?);
     let limit = Cell::new(None);
     let experiment = || {
         let (experiment, request_timeout) = args.experiment()?;
@@ -217,7 +219,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 from,
                 most,
                 precision,
-                time_max_ns: args.search.time_max_ns(),
+                time_max_ns: args.search.time_max_ns(&SEARCH),
             }),
         };
         Ok((plan, Strategy::Overload(goal(capacity))))

@@ -4,8 +4,13 @@ use anyhow::bail;
 use harness::model::LatencyLimit;
 use harness::spec::units::{Share, Time};
 
-/// The default of `--time-max`, in nanoseconds.
-const TIME_MAX_NS: u64 = 600_000_000_000;
+/// Defaults of a search.
+pub struct SearchDefaults {
+    /// The share of `--precision`.
+    pub precision: f64,
+    /// The time of `--time-max`, in nanoseconds.
+    pub time_max_ns: u64,
+}
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
@@ -25,10 +30,10 @@ pub struct SearchArgs {
     /// Limit of the 99.9th percentile
     #[arg(long, value_name = "TIME", alias = "p99.9")]
     p999: Option<Time>,
-    /// Half width of the final interval, as a share of the result [default: 5%]
+    /// Half width of the final interval, as a share of the result [default: 5%; of `overload` 10%]
     #[arg(long, value_name = "SHARE")]
     precision: Option<Share>,
-    /// Time after which no probe starts [default: 10min]
+    /// Time after which no probe starts [default: 10min; of `overload` 3min]
     ///
     /// For all searches together; `capacity --resume` may change it
     #[arg(long, value_name = "TIME")]
@@ -43,16 +48,16 @@ impl SearchArgs {
     }
 
     /// The precision as a share of the result.
-    pub fn precision(&self) -> anyhow::Result<f64> {
-        let precision = self.precision.map_or(0.05, |share| share.0);
+    pub fn precision(&self, defaults: &SearchDefaults) -> anyhow::Result<f64> {
+        let precision = self.precision.map_or(defaults.precision, |share| share.0);
         if !(0.005..=0.5).contains(&precision) {
             bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
         }
         Ok(precision)
     }
 
-    pub fn time_max_ns(&self) -> u64 {
-        self.time_max.map_or(TIME_MAX_NS, |time| time.0)
+    pub fn time_max_ns(&self, defaults: &SearchDefaults) -> u64 {
+        self.time_max.map_or(defaults.time_max_ns, |time| time.0)
     }
 
     /// Whether the user gave any of the flags.
