@@ -30,12 +30,12 @@ pub struct SearchArgs {
     /// Limit of the 99.9th percentile
     #[arg(long, value_name = "TIME", alias = "p99.9")]
     p999: Option<Time>,
-    /// Half width of the final interval, as a share of the result [default: 5%; of `overload` 10%]
+    /// Half width of the final interval, as a share of the result [default: 5%; overload 10%]
     #[arg(long, value_name = "SHARE")]
     precision: Option<Share>,
-    /// Time after which no probe starts [default: 10min; of `overload` 3min]
+    /// Longest search [default: 10min; overload 3min]
     ///
-    /// For all searches together; `capacity --resume` may change it
+    /// No probe starts later. For all searches together; `capacity --resume` may change it
     #[arg(long, value_name = "TIME")]
     pub time_max: Option<Time>,
 }

@@ -78,7 +78,11 @@ fn server_and_kernel_counts_agree_in_every_architecture() {
         let (inside, outside) = (counts("syscalls"), counts("syscalls_outside"));
         let requests = totals["requests"].as_u64().unwrap();
         println!("{name}: {requests} requests, {inside:?}, {outside:?}");
-        assert!(requests > 0, "{name} served requests");
+        if requests == 0 {
+            // On a busy machine, counters may be read late and hold none of the window.
+            assert_ne!(trial["verdict"]["kind"], "valid", "{name} served requests");
+            continue;
+        }
         let all: u64 = outside.values().sum();
         // With io_uring-sqpoll a kernel thread submits all operations, so the server may make no call.
         assert!(all > 0 || name == "io_uring-sqpoll", "{name}");
