@@ -82,7 +82,7 @@ fn stranger_is_refused_and_missing_workers_are_named() {
 #[test]
 fn silent_strangers_delay_no_worker() {
     let (listener, port) = listener();
-    let timeouts = Timeouts { joining: Duration::from_secs(20), ..PATIENT };
+    let timeouts = Timeouts { joining: Duration::from_secs(60), ..PATIENT };
     let connect = |count: usize| -> Vec<TcpStream> {
         (0..count).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect()
     };

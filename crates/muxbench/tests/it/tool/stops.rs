@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Trials of the run that is stopped: so many that it lasts longer than any delay of a busy machine.
+const TRIALS: usize = 28;
+
 /// Starts a command that runs trials for seconds, and waits for processes of a trial after the first `finished` trials. Returns
 /// the command and its descendants.
 fn start_long(folder: &Path, arguments: &str, finished: usize) -> (std::process::Child, Vec<Pid>) {
@@ -25,8 +28,8 @@ fn start_long(folder: &Path, arguments: &str, finished: usize) -> (std::process:
 
 fn stopped_and_killed_run_keeps_trials_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
-    let compare = "compare --arch mp,epoll --connections 10 --rate 200 --ramp 0 --warm-up 50ms --measure 1s --repeats 4 \
-                   --output long --quiet";
+    let compare = "compare --arch mp,epoll --connections 10 --rate 200 --ramp 0 --warm-up 50ms --measure 300ms --repeats 14 \
+                   --pacing sleep-spin --output long --quiet";
     let mut finished = 0;
     for (arguments, signal) in [(compare, Signal::INT), ("run --resume long --quiet", Signal::KILL)] {
         let (mut child, processes) = start_long(folder.path(), arguments, finished + 1);
@@ -35,11 +38,11 @@ fn stopped_and_killed_run_keeps_trials_and_resumes() {
         assert_eq!(status.code(), (signal != Signal::KILL).then_some(130), "{signal:?}: {status}");
         eventually("all processes of the run end", || !processes.iter().any(|&process| is_alive(process)));
         finished = harness::store::read(&folder.path().join("long")).unwrap().records.len();
-        assert!((1..8).contains(&finished), "{finished}");
+        assert!((1..TRIALS).contains(&finished), "{finished}");
     }
     measure(folder.path(), &["run", "--resume", "long", "--quiet"]);
     let run = harness::store::read(&folder.path().join("long")).unwrap();
-    assert_eq!(run.records.len(), 8);
+    assert_eq!(run.records.len(), TRIALS);
 }
 
 fn interrupted_reproduction_continues_in_further_calls() {
