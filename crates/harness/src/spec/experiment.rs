@@ -15,7 +15,7 @@ use super::network::Network;
 use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
 use super::target::Target;
-use super::units::{Cpus, Time};
+use super::units::{Cpus, Rate, Share, Time};
 use super::workload::Workload;
 
 /// An experiment: architectures × loads × repeats. The loads combine connections, rates and other lists.
@@ -158,6 +158,10 @@ pub struct Quick {
     pub connections: Option<OneOrMany<NonZeroU32>>,
     /// Replaces `workload.ports`.
     pub ports: Option<OneOrMany<NonZeroU32>>,
+    /// Replaces `workload.active`.
+    pub active: Option<OneOrMany<Share>>,
+    /// Replaces `workload.rate`.
+    pub rate: Option<OneOrMany<Rate>>,
 }
 
 fn one() -> NonZeroU32 {
@@ -199,6 +203,8 @@ impl Experiment {
         self.architectures = quick.architectures.unwrap_or(self.architectures);
         self.workload.connections = quick.connections.unwrap_or(self.workload.connections);
         self.workload.ports = quick.ports.unwrap_or(self.workload.ports);
+        self.workload.active = quick.active.unwrap_or(self.workload.active);
+        self.workload.rate = quick.rate.or(self.workload.rate);
         self
     }
 
