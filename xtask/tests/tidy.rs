@@ -122,6 +122,15 @@ fn runtimes_have_a_file_a_feature_and_a_row() {
 }
 
 #[test]
+fn every_model_and_mechanism_has_a_paragraph() {
+    let text = fs::read_to_string(root().join("docs/architectures.md")).unwrap();
+    let models = server::registry::MODELS.iter().map(|row| row.name);
+    for name in models.chain(server::registry::MECHANISMS.iter().map(|row| row.name)) {
+        assert!(text.contains(&format!("**`{name}`**")), "docs/architectures.md has no paragraph about {name}");
+    }
+}
+
+#[test]
 fn every_experiment_file_is_a_preset_that_plans() {
     let files = files(&root().join("experiments"), "toml");
     assert_eq!(files.len(), harness::spec::presets::PRESETS.len());
@@ -178,7 +187,9 @@ fn unsafe_code_is_only_in_listed_files() {
         "crates/server/src/completion/io_uring/mod.rs",
         "crates/server/src/completion/io_uring/buffers.rs",
         "crates/server/src/completion/io_uring/datagrams.rs",
+        "crates/server/src/completion/io_uring/send_buffers.rs",
         "crates/server/src/completion/io_uring/tests.rs",
+        "crates/server/src/readiness/io_uring_epoll.rs",
         "crates/server/src/readiness/io_uring_poll.rs",
         "crates/server/src/readiness/kqueue.rs",
         "crates/server/src/readiness/poll.rs",

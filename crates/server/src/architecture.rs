@@ -10,6 +10,7 @@ use crate::runtimes;
 use crate::spec::accept::Accept;
 use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
+use crate::spec::read_budget::ReadBudget;
 
 /// A name for several architectures.
 #[derive(Debug)]
@@ -85,6 +86,10 @@ impl Architecture {
                 "`{model}` cannot serve `{name}`: datagrams have no connections to hand over; choose sped over any mechanism \
                  (`epoll`, `poll`), `mt` or `mp`"
             )
+        } else if let (true, Some(MechanismRow { name: mechanism, serves_datagrams: false, .. })) =
+            (has_datagrams, self.mechanism)
+        {
+            format!("`{mechanism}` cannot serve `{name}`: its property acts only on connections; choose io_uring")
         } else if service.is_shared() && self.model.per_connection == PerConnection::Process {
             format!(
                 "`{model}` cannot serve `{name}`: its processes share no memory, so each would have its own store; choose \
@@ -93,6 +98,17 @@ impl Architecture {
         } else {
             return Ok(());
         })
+    }
+
+    /// Checks whether the architecture keeps to `budget` with `service`.
+    pub fn can_bound_reads(&self, budget: ReadBudget, service: &ServiceSpec) -> Result<(), String> {
+        match self.mechanism {
+            Some(MechanismRow { name, bounds_reads: false, .. }) if !budget.of(service).is_default() => Err(format!(
+                "`{name}` cannot keep to a read budget: one receive may report all bytes that have arrived; choose io_uring, or \
+                 omit the budget and by-packet"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a layer above the sockets copies each packet ([`BUFFERED`], or `mt-buffered`).
@@ -334,6 +350,23 @@ mod tests {
             let error = name.parse::<Architecture>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn rows_without_a_difference_or_a_bound_are_refused() {
+        let [plain, bundle, files] =
+            ["io_uring", "io_uring-bundle", "io_uring-files"].map(|name| name.parse::<Architecture>().unwrap());
+        let udp = ServiceSpec::Udp { ports: 1, request_bytes: 8, response_bytes: 8 };
+        assert_eq!(plain.can_serve(&udp), Ok(()));
+        assert!(files.can_serve(&udp).unwrap_err().starts_with("`io_uring-files` cannot serve `udp`"));
+        let fixed = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let [small, default] = [ReadBudget::new(1_000).unwrap(), ReadBudget::default()];
+        assert_eq!(plain.can_bound_reads(small, &fixed), Ok(()));
+        assert_eq!(bundle.can_bound_reads(default, &fixed), Ok(()));
+        assert!(bundle.can_bound_reads(small, &fixed).unwrap_err().contains("choose io_uring"));
+        let by_packet = ServiceSpec::Stream(wire::stream::Stream { by_packet: true, ..Default::default() });
+        assert!(bundle.can_bound_reads(default, &by_packet).is_err());
     }
 
     #[test]

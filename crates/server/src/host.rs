@@ -160,6 +160,7 @@ impl Server {
             .and_then(|()| config.accept.check_address(&config.listen))
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.read_budget_bytes.check(&config.service))
+            .and_then(|()| config.architecture.can_bound_reads(config.read_budget_bytes, &config.service))
             .and_then(|()| config.controllers.check(model, config.architecture.threads))
             .and_then(|()| config.architecture.can_listen(&config.listen));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);

@@ -6,7 +6,14 @@ use std::io;
 use std::ops::Deref;
 
 #[cfg(target_os = "linux")]
-use crate::completion::{Datagrams, io_uring};
+use crate::completion::Datagrams;
+#[cfg(target_os = "linux")]
+use crate::completion::io_uring::IoUring;
+#[cfg(target_os = "linux")]
+use crate::completion::io_uring::features::{
+    Bundles, Cooperative, Interrupting, MinimumWait, Multishot, Oneshot, RegisteredBuffers, RegisteredFiles, Sqpoll,
+    ZeroCopy,
+};
 use crate::net::{ServerContext, blocking, ready_loop};
 #[cfg(target_os = "linux")]
 use crate::net::{completion_loop, pool};
@@ -16,7 +23,7 @@ use crate::readiness::{Readiness, poll, select, shuffled, spin};
 #[cfg(target_os = "illumos")]
 use crate::readiness::{dev_poll, event_ports};
 #[cfg(target_os = "linux")]
-use crate::readiness::{epoll, io_uring_poll, rt_signal};
+use crate::readiness::{epoll, io_uring_epoll, io_uring_poll, rt_signal};
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "without features there are none")]
 use crate::runtimes;
@@ -158,6 +165,10 @@ pub struct MechanismRow {
     pub wakes_exclusively: bool,
     /// Whether the server or the kernel does the I/O.
     pub family: Family,
+    /// Whether the mechanism also acts on datagrams.
+    pub serves_datagrams: bool,
+    /// Whether the read budget bounds its reads.
+    pub bounds_reads: bool,
     /// Runs all stages of an event-driven server, the accept stage in the calling thread. The loops are compiled for each
     /// mechanism, so they call it without a vtable.
     pub run: fn(&ServerContext<'_>) -> io::Result<()>,
@@ -173,6 +184,8 @@ const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> Mec
         can_run: M::can_run,
         wakes_exclusively: M::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
+        serves_datagrams: true,
+        bounds_reads: true,
         run: ready_loop::run::<M>,
     }
 }
@@ -188,6 +201,8 @@ const fn completion<M: Datagrams>(name: &'static str, about: &'static str) -> Me
         can_run: M::can_run,
         wakes_exclusively: false,
         family: Family::Completion,
+        serves_datagrams: M::SERVES_DATAGRAMS,
+        bounds_reads: M::BOUNDS_READS,
         run: completion_loop::run::<M>,
     }
 }
@@ -242,15 +257,28 @@ mechanisms! {
         #[cfg(target_os = "linux")]
         "io_uring-poll" io_uring_poll::IoUringPoll:
             "multishot poll requests of io_uring(7): completions report readiness, and the server reads and writes";
+        #[cfg(target_os = "linux")]
+        "io_uring-epoll" io_uring_epoll::IoUringEpoll:
+            "epoll(7), level-triggered, with waits as requests of io_uring(7) (EPOLL_WAIT)";
     }
     completion {
-        "io_uring" io_uring::IoUring<false, true, false>:
+        "io_uring" IoUring<Multishot>:
             "io_uring(7): the kernel accepts, receives (multishot, into a buffer ring) and sends";
-        "io_uring-sqpoll" io_uring::IoUring<true, true, false>:
+        "io_uring-plain" IoUring<Interrupting>:
+            "io_uring without COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN: completions interrupt the server's thread";
+        "io_uring-coop" IoUring<Cooperative>:
+            "io_uring without DEFER_TASKRUN: operations complete at any system call of the thread (COOP_TASKRUN, SINGLE_ISSUER)";
+        "io_uring-sqpoll" IoUring<Sqpoll>:
             "io_uring with SQPOLL: a kernel thread takes the requests, so submitting needs no system call";
-        "io_uring-oneshot" io_uring::IoUring<false, false, false>:
-            "io_uring without multishot: one request for each accept and each receive";
-        "io_uring-zc" io_uring::IoUring<false, true, true>: "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)";
+        "io_uring-oneshot" IoUring<Oneshot>: "io_uring without multishot: one request for each accept and each receive";
+        "io_uring-bundle" IoUring<Bundles>:
+            "io_uring with bundles: one completion of a receive reports several buffers of up to 4 KiB";
+        "io_uring-min-wait" IoUring<MinimumWait>:
+            "io_uring with minimum waits: a wait ends at 16 completions, or after 50 µs at the first one";
+        "io_uring-files" IoUring<RegisteredFiles>: "io_uring with connections in the ring's table of files (registered files)";
+        "io_uring-zc" IoUring<ZeroCopy>: "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)";
+        "io_uring-buffers" IoUring<RegisteredBuffers>:
+            "io_uring-zc with registered buffers: responses up to 16 KiB are copied into memory that the kernel has pinned";
     }
 }
 

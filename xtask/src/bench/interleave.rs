@@ -1,5 +1,6 @@
 //! Interleaved trials: noise of equal servers, found differences of known size, and agreement with separate trials.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,18 +32,38 @@ pub struct Interleave {
 }
 
 #[derive(Deserialize)]
-struct Comparison {
+pub(super) struct Comparison {
     title: String,
-    rows: Vec<Row>,
+    pub rows: Vec<Row>,
     pairs: Vec<Pair>,
 }
 
 #[derive(Deserialize)]
-struct Row {
+pub(super) struct Row {
+    pub architecture: String,
     label: String,
+    pub verdict: String,
     /// Why trials are not valid.
     reasons: Vec<String>,
+    pub repeats: u32,
+    pub repeats_valid: u32,
     service_p50_ns: Option<Estimate>,
+    pub service: Option<Quantiles>,
+    pub rate_achieved_per_s: Option<f64>,
+    pub cost: Option<Cost>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Quantiles {
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Cost {
+    pub cpu_ns_per_request: f64,
+    pub syscalls_per_request: Option<f64>,
+    pub switches_per_request: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +79,7 @@ struct Pair {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Ratio {
+pub(super) struct Ratio {
     ratio: f64,
     interval: Option<Interval>,
     /// The p value, corrected for all pairs of the table.
@@ -78,6 +99,15 @@ impl Interval {
 
     fn holds(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.interval {
+            Some(interval) => write!(f, "{:.3} ({:.3} to {:.3})", self.ratio, interval.low, interval.high),
+            None => write!(f, "{:.3}", self.ratio),
+        }
     }
 }
 
@@ -107,7 +137,7 @@ impl Comparison {
     }
 
     /// The ratio of one server to another.
-    fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
+    pub(super) fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
         let pair = |one: &str, other: &str| self.pairs.iter().find(|it| it.architecture == one && it.base == other);
         let inverse = |it: &Pair| Ratio {
             ratio: 1.0 / it.ratio.ratio,
@@ -149,7 +179,7 @@ pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
 }
 
 /// Runs `compare` with these flags, and returns its comparisons.
-fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
+pub(super) fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(binary);
     command.args(["compare", "--json", "--quiet", "--output"]).arg(folder.path().join("run"));
@@ -269,17 +299,8 @@ fn agreement(binary: &Path) -> anyhow::Result<()> {
         for architecture in EIGHT.split(',').filter(|it| *it != "epoll") {
             let [a, b] = [&interleaved, &separate].map(|it| it.ratio(architecture, "epoll"));
             let (Some(a), Some(b)) = (known(a), known(b)) else { continue };
-            let shown = |it: Ratio| match it.interval {
-                Some(interval) => format!("{:.3} ({:.3} to {:.3})", it.ratio, interval.low, interval.high),
-                None => format!("{:.3}", it.ratio),
-            };
             let distance = Spread::of(vec![(a.ratio / b.ratio - 1.0).abs()]);
-            println!(
-                "    {architecture:10} {} / {}: distance {}",
-                shown(a),
-                shown(b),
-                distance.check(Bound::AtMost(0.03))
-            );
+            println!("    {architecture:10} {a} / {b}: distance {}", distance.check(Bound::AtMost(0.03)));
         }
     }
     Ok(())

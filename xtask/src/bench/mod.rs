@@ -4,6 +4,7 @@
 //! `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers. The other files contain
 //! the benches.
 
+mod architectures;
 mod client;
 mod comparison;
 mod fleet;
@@ -90,6 +91,8 @@ enum Subject {
     Hostile(hostile::Hostile),
     /// Interleaved trials: noise, known differences, agreement with separate trials; minutes for each round
     Interleave(interleave::Interleave),
+    /// Each architecture beside epoll under six workloads, interleaved; prints the tables of docs/architectures.md; hours
+    Architectures(architectures::Architectures),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
     Gate(gate::Gate),
     /// Time to collect and merge samples of five workers, against merging the same samples in one process
@@ -151,6 +154,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Stream => stream::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Interleave(args) => interleave::run(count, args),
+        Subject::Architectures(args) => architectures::run(count, args),
         Subject::Gate(args) => gate::run(rounds, args),
         Subject::Gather { samples } => gather::run(count, *samples),
         Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
@@ -164,7 +168,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gate; gather; fleet; lab; handoff; seda; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; architectures; gate; gather; fleet; lab; handoff; seda; \
                    server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

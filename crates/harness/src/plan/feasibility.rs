@@ -91,6 +91,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         require(&key, architecture.can_listen(&serve.listen));
         require("workload.service", architecture.can_serve(&serve.service));
         require("server.read-budget", serve.read_budget_bytes.check(&serve.service));
+        require("server.read-budget", architecture.can_bound_reads(serve.read_budget_bytes, &serve.service));
         let key = match serve.controllers {
             Controllers { pool: Some(_), .. } => "server.pool-control",
             Controllers { batch: Some(_), .. } => "server.batch-control",

@@ -3,8 +3,8 @@
 //! A case that fails runs once more, while no other case runs. If it then passes, the end of the output names it as unsteady:
 //! other load on the machine may have failed it, or it has a defect that shows rarely.
 //!
-//! By default a check runs on its own selection of architectures, in which each model and each mechanism occurs. If the
-//! environment has MUXBENCH_EVERY, the check runs on every architecture.
+//! By default a check runs on its own selection of architectures, in which each model and each readiness mechanism occurs, and
+//! some of the completion mechanisms. If the environment has MUXBENCH_EVERY, the check runs on every architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,6 +13,8 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Trial};
+use server::registry::MechanismRow;
+use server::spec::mechanism::Family;
 use server::{Accept, Architecture, Threads};
 use wire::ServiceSpec;
 
@@ -38,6 +40,9 @@ pub(crate) use case;
 /// Architectures with other numbers of threads than the default.
 const STAGES: &[&str] =
     &["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
+
+/// The most completion mechanisms in a selection: they share one loop and most of their code. Each check has others.
+const COMPLETIONS_MAX: usize = 4;
 
 /// One architecture for each kind of loop.
 pub const KINDS: &[&str] = &["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
@@ -185,13 +190,20 @@ fn can_run(architecture: &Architecture) -> bool {
     }
 }
 
-/// Returns a selection of `all` in which each of its models and mechanisms occurs. First adds architectures whose model
-/// and mechanism (if any) are new, then those with one new part. The check's name determines the order of the candidates.
+/// Returns a selection of `all` in which each of its models and readiness mechanisms occurs, and [`COMPLETIONS_MAX`] completion
+/// mechanisms. First adds architectures whose model and mechanism (if any) are new, then those with one new part. The check's name determines the order of the candidates.
 fn select(mut all: Vec<Architecture>, check: &str) -> Vec<Architecture> {
     all.sort_by_cached_key(|architecture| {
         let mut hasher = DefaultHasher::new();
         (check, architecture.to_string()).hash(&mut hasher);
         hasher.finish()
+    });
+    let mut completions = BTreeSet::new();
+    all.retain(|architecture| match architecture.mechanism {
+        Some(MechanismRow { name, family: Family::Completion, .. }) => {
+            completions.contains(name) || completions.len() < COMPLETIONS_MAX && completions.insert(*name)
+        }
+        _ => true,
     });
     let (mut models, mut mechanisms) = (BTreeSet::new(), BTreeSet::new());
     let mut chosen = BTreeMap::new();

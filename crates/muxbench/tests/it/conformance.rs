@@ -472,7 +472,8 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(request_in_single_bytes_is_answered));
     cases.each(case!(pipelined_requests_are_all_answered));
     cases.each(case!(flooded_connection_leaves_others_served));
-    cases.each_that(|it| it.model.counts_syscalls, case!(read_budget_bounds_each_read));
+    let bounds_reads = |it: &Architecture| it.mechanism.is_none_or(|row| row.bounds_reads);
+    cases.each_that(|it| it.model.counts_syscalls && bounds_reads(it), case!(read_budget_bounds_each_read));
     cases.each(case!(responses_that_fill_the_socket_buffer_arrive_whole));
     cases.each_that(|it| it.model.has_payload_threads(), case!(flood_of_simulated_work_leaves_others_served));
     cases.each(case!(stopped_server_skips_queued_work));

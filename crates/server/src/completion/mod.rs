@@ -24,6 +24,10 @@ pub trait Completion: Sized {
     /// Required kernel features, beyond those of every supported system.
     const NEEDS: &str = "";
     const SPINS: Spins = Spins::Nothing;
+    /// Whether the mechanism also acts on datagrams.
+    const SERVES_DATAGRAMS: bool = true;
+    /// Whether a receive ends at the read budget.
+    const BOUNDS_READS: bool = true;
 
     /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     fn can_run() -> Result<(), String> {
@@ -39,6 +43,16 @@ pub trait Completion: Sized {
     /// Requests connections from a blocking listener. The connections are also blocking: the kernel waits for their I/O.
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
+    /// Prepares the operations on a connection, before the first of them.
+    fn open(&mut self, _io: RawFd, _token: Token) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Undoes `open`, after the last operation on the connection and before its descriptor is closed.
+    fn close(&mut self, _token: Token) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Requests bytes, up to the read budget, in a buffer of the mechanism. The receive is one-shot or multishot.
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
@@ -51,9 +65,10 @@ pub trait Completion: Sized {
     /// `bytes` must neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
-    fn bytes(&self, received: &Received) -> &[u8];
+    /// The received bytes, in order: those of each buffer.
+    fn parts(&self, received: &Received) -> impl Iterator<Item = &[u8]>;
 
-    /// Returns the buffer of a receive, if any, to the mechanism.
+    /// Returns the buffers of a receive, if any, to the mechanism.
     fn give_back(&mut self, received: Received);
 
     /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed and `may_wait` is
@@ -131,5 +146,6 @@ pub struct Received {
     pub result: Result<usize, Errno>,
     /// Whether more completions will follow without another request.
     pub more: bool,
+    /// The first buffer.
     pub buffer: Option<u16>,
 }

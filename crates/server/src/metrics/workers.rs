@@ -59,6 +59,7 @@ kinds! {
         Send "send",
         Cancel "cancel",
         Watch "watch",
+        Register "register",
     }
 }
 

@@ -246,6 +246,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.network.refuse(io);
             return Ok(false);
         };
+        self.mechanism.open(io.as_raw_fd(), token)?;
         let connection = Connection::default();
         let (receiving, cancelled, sending, failed, was_active) = (false, false, false, false, true);
         let serving = Serving { io, connection, receiving, cancelled, sending, failed, was_active };
@@ -266,11 +267,9 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         match received.result {
             Ok(0) => serving.connection.finish(),
             Ok(_) => {
-                serving.connection.receive(
-                    self.mechanism.bytes(&received),
-                    self.network.service,
-                    self.network.counters,
-                );
+                for part in self.mechanism.parts(&received) {
+                    serving.connection.receive(part, self.network.service, self.network.counters);
+                }
             }
             // The buffers ran out, or the receive was cancelled. `advance` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
@@ -325,6 +324,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 let _ = rustix::net::shutdown(&serving.io, rustix::net::Shutdown::Both);
             }
             Next::End => {
+                self.mechanism.close(token)?;
                 drop(self.connections.remove(token));
                 counters.syscall(Syscall::Close);
                 counters.ended.add(1);
@@ -416,8 +416,8 @@ mod tests {
             unreachable!("no request arrives")
         }
 
-        fn bytes(&self, _: &Received) -> &[u8] {
-            &[]
+        fn parts(&self, _: &Received) -> impl Iterator<Item = &[u8]> {
+            std::iter::empty()
         }
 
         fn give_back(&mut self, _: Received) {}

@@ -1,6 +1,9 @@
-//! Explains why the kernel refuses an io_uring, and names remedies.
+//! Shared code of all users of io_uring: why the kernel refuses a ring, with remedies, and the end of a ring's operations.
 
 use std::io;
+
+use io_uring::Submitter;
+use io_uring::types::CancelBuilder;
 
 /// Explains the error of setting up a ring that needs the kernel version `needs`.
 pub(crate) fn refusal(error: &io::Error, needs: &str) -> String {
@@ -24,6 +27,28 @@ fn reason(error: &io::Error, disabled: &str, needs: &str) -> String {
     format!("no io_uring: {error}; {help}")
 }
 
+/// Cancels all operations of a ring and waits for their end. Closing a ring ends them asynchronously, when their memory may already
+/// have another owner. If the kernel refuses, the process aborts.
+pub(crate) fn end_operations(ring: &Submitter<'_>) {
+    if let Err(error) = cancel_all(|| ring.register_sync_cancel(None, CancelBuilder::any())) {
+        // The kernel may still access the memory, so it must not be reused.
+        eprintln!("cannot cancel io_uring's operations: {error}; the process aborts; restart the server");
+        std::process::abort();
+    }
+}
+
+/// Calls `cancel` until no operation is left.
+fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match cancel().map_err(|error| (error.raw_os_error(), error)) {
+            Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
+            // No operation was left.
+            Ok(()) | Err((Some(libc::ENOENT), _)) => return Ok(()),
+            Err((_, error)) => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +59,21 @@ mod tests {
         let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
                         sysctl -w kernel.io_uring_disabled=0";
         assert_eq!(reason, expected);
+    }
+
+    #[test]
+    fn interrupted_cancel_repeats_and_failed_cancel_is_reported() {
+        let attempt = |results: &[i32]| {
+            let mut results = results.iter();
+            let cancel = || match *results.next().expect("no call after the end") {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(error)),
+            };
+            let ended = cancel_all(cancel).map_err(|error| error.raw_os_error().unwrap());
+            (ended, results.len())
+        };
+        assert_eq!(attempt(&[libc::EINTR, libc::EAGAIN, libc::EINTR, 0]), (Ok(()), 0));
+        assert_eq!(attempt(&[libc::ENOENT, 0]), (Ok(()), 1));
+        assert_eq!(attempt(&[libc::EINTR, libc::EEXIST, 0]), (Err(libc::EEXIST), 1));
     }
 }

@@ -13,7 +13,7 @@ use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
 use crate::token::Token;
 
 /// The most events that one wait returns.
-const EVENTS_MAX: usize = 1024;
+pub(super) const EVENTS_MAX: usize = 1024;
 
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
@@ -22,8 +22,8 @@ const EDGE: u32 = libc::EPOLLET as u32;
 const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 pub(crate) struct Epoll<const IS_EDGE: bool> {
-    epoll: OwnedFd,
-    events: Vec<libc::epoll_event>,
+    pub(super) epoll: OwnedFd,
+    pub(super) events: Vec<libc::epoll_event>,
 }
 
 impl<const IS_EDGE: bool> Epoll<IS_EDGE> {
@@ -33,6 +33,22 @@ impl<const IS_EDGE: bool> Epoll<IS_EDGE> {
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Adds the first events to `ready`.
+    ///
+    /// # Safety
+    /// The kernel must have written `count` events.
+    pub(super) unsafe fn report(&mut self, count: usize, ready: &mut Vec<Ready>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.events.set_len(count) };
+        for event in &self.events {
+            let events = event.events;
+            let is_write = if IS_EDGE { events & (IN | ENDED) == 0 } else { events & OUT != 0 };
+            let interest = if is_write { Interest::Write } else { Interest::Read };
+            let drain = IS_EDGE && events & ENDED != 0;
+            ready.push(Ready { token: Token(event.u64), interest, drain });
         }
     }
 }
@@ -86,14 +102,7 @@ impl<const IS_EDGE: bool> Readiness for Epoll<IS_EDGE> {
             libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
         })?;
         // SAFETY: the kernel has written `count` events.
-        unsafe { self.events.set_len(count) };
-        for event in &self.events {
-            let events = event.events;
-            let is_write = if IS_EDGE { events & (IN | ENDED) == 0 } else { events & OUT != 0 };
-            let interest = if is_write { Interest::Write } else { Interest::Read };
-            let drain = IS_EDGE && events & ENDED != 0;
-            ready.push(Ready { token: Token(event.u64), interest, drain });
-        }
+        unsafe { self.report(count, ready) };
         Ok(())
     }
 }

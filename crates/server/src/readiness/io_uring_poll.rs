@@ -39,10 +39,23 @@ pub(crate) struct IoUringPoll {
     submits: u64,
 }
 
-fn ring(entries: u32) -> io::Result<IoUring> {
+pub(super) fn ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     // Run completions only during waits (IORING_SETUP_DEFER_TASKRUN), so that the kernel never interrupts this thread.
     builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(4 * entries).build(entries)
+}
+
+/// Submits all requests and waits for a completion.
+pub(super) fn enter(ring: &IoUring, timeout: Option<Duration>) -> io::Result<()> {
+    let waited = match timeout.map(Timespec::from) {
+        None => ring.submitter().submit_and_wait(1),
+        Some(timeout) => ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
+    };
+    match waited.map_err(|error| (error.raw_os_error(), error)) {
+        // EBUSY: the kernel accepts requests again after the server has read completions.
+        Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
 }
 
 /// The user data of a poll request.
@@ -115,15 +128,7 @@ impl Readiness for IoUringPoll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        let waited = match timeout.map(Timespec::from) {
-            None => self.ring.submit_and_wait(1),
-            Some(timeout) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
-        };
-        match waited.map_err(|error| (error.raw_os_error(), error)) {
-            // EBUSY: the kernel accepts requests again after the server has read completions.
-            Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => {}
-            Err((_, error)) => return Err(error),
-        }
+        enter(&self.ring, timeout)?;
         // Later waits read the rest: the kernel keeps completions that do not fit into the ring.
         for _ in 0..EVENTS_MAX {
             let Some(completion) = self.ring.completion().next() else { break };

@@ -15,6 +15,8 @@ pub(crate) mod epoll;
 #[cfg(target_os = "illumos")]
 pub(crate) mod event_ports;
 #[cfg(target_os = "linux")]
+pub(crate) mod io_uring_epoll;
+#[cfg(target_os = "linux")]
 pub(crate) mod io_uring_poll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub(crate) mod kqueue;

@@ -12,6 +12,8 @@ use super::epoll::Epoll;
 #[cfg(target_os = "illumos")]
 use super::event_ports::EventPorts;
 #[cfg(target_os = "linux")]
+use super::io_uring_epoll::IoUringEpoll;
+#[cfg(target_os = "linux")]
 use super::io_uring_poll::IoUringPoll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 use super::kqueue::Kqueue;
@@ -55,6 +57,8 @@ macro_rules! for_every_mechanism {
             ("rt-signal", $check::<RtSignal>),
             #[cfg(target_os = "linux")]
             ("io_uring-poll", $check::<IoUringPoll>),
+            #[cfg(target_os = "linux")]
+            ("io_uring-epoll", $check::<IoUringEpoll>),
             // The skeleton has no row, but new mechanisms are copied from it.
             ("skeleton", $check::<Skeleton>),
         ];
@@ -277,7 +281,7 @@ fn descriptor_beyond_the_capacity_is_refused() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         assert!(mechanism.add(ours.as_raw_fd(), Token::new(0, 0), Interest::Read).is_err());
     }
-    // epoll and kqueue have no such limit.
+    // epoll, also below io_uring, and kqueue have no such limit.
     check::<Select>();
     check::<Poll>();
     check::<Spin>();

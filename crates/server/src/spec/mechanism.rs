@@ -21,7 +21,7 @@ pub enum Spins {
 }
 
 /// The mechanisms that cannot serve Unix sockets: SEND_ZC requires SOCK_SUPPORT_ZC, which only TCP and UDP set.
-pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
+pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc", "io_uring-buffers"];
 
 /// The mechanism of an event-driven model whose name contains none.
 pub const DEFAULT: &str = if cfg!(target_os = "linux") {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use server::Architecture;
 pub use server::skipped::skipped;
-use server::spec::mechanism::Spins;
+use server::spec::mechanism::{NEEDS_NETWORK, Spins};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
@@ -216,7 +216,7 @@ impl Serve {
     pub fn settle(&self) {
         let mechanism = self.architecture.mechanism;
         // A zero-copy send is counted after the client's acknowledgement, which may be delayed.
-        let is_zero_copy = mechanism.is_some_and(|row| row.name == "io_uring-zc");
+        let is_zero_copy = mechanism.is_some_and(|row| NEEDS_NETWORK.contains(&row.name));
         let quiet = Duration::from_millis(if is_zero_copy { 400 } else { 20 });
         let spins = mechanism.is_some_and(|row| row.spins != Spins::Nothing);
         let server = (!spins).then(|| self.pid());

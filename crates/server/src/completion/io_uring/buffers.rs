@@ -1,7 +1,7 @@
 //! The receive buffers of an io_uring (IORING_REGISTER_PBUF_RING): a ring of entries for free buffers, and the buffers' memory.
 
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::{io, slice};
+use std::{io, iter, slice};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
@@ -18,6 +18,10 @@ pub(super) struct Buffers {
     pub(super) bytes_each: usize,
     /// The index of the next entry to fill. `give_back` publishes it to the kernel.
     tail: u16,
+    /// The buffer that was given back last.
+    last: u16,
+    /// The buffer that was given back after each buffer, which is the next one of a bundle; empty without bundles.
+    successors: Vec<u16>,
 }
 
 impl Buffers {
@@ -25,9 +29,10 @@ impl Buffers {
     pub(super) const GROUP: u16 = 0;
 
     /// Maps `count` free buffers of `bytes_each` bytes; `count` must be a power of two.
-    pub(super) fn new(count: u16, bytes_each: usize) -> io::Result<Self> {
+    pub(super) fn new(count: u16, bytes_each: usize, has_bundles: bool) -> io::Result<Self> {
         let mapping = platform::map(length(count, bytes_each), libc::MAP_PRIVATE)?;
-        let mut buffers = Self { mapping, count, bytes_each, tail: 0 };
+        let successors = if has_bundles { vec![0; count.into()] } else { Vec::new() };
+        let mut buffers = Self { mapping, count, bytes_each, tail: 0, last: 0, successors };
         (0..count).for_each(|buffer| buffers.give_back(buffer));
         Ok(buffers)
     }
@@ -51,6 +56,37 @@ impl Buffers {
         // SAFETY: `entries` is the ring's first entry, which contains the aligned tail; the kernel only reads the tail.
         let tail = unsafe { &*BufRingEntry::tail(entries).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
+        if let Some(successor) = self.successors.get_mut(usize::from(self.last)) {
+            *successor = buffer;
+            self.last = buffer;
+        }
+    }
+
+    /// Gives back the buffers of a bundle of `count` bytes.
+    #[inline]
+    pub(super) fn give_back_bundle(&mut self, first: u16, count: usize) {
+        let mut buffer = first;
+        for _ in 1..count.div_ceil(self.bytes_each) {
+            // Giving a buffer back changes its successor.
+            let next = self.successors[usize::from(buffer)];
+            self.give_back(buffer);
+            buffer = next;
+        }
+        self.give_back(buffer);
+    }
+
+    /// The bytes of a bundle. The kernel fills buffers in the order in which they were given back.
+    #[inline]
+    pub(super) fn bundle(&self, first: u16, count: usize) -> impl Iterator<Item = &[u8]> {
+        let (mut buffer, mut left) = (first, count);
+        iter::from_fn(move || {
+            let part = (left > 0).then(|| self.bytes(buffer, left))?;
+            left -= part.len();
+            if left > 0 {
+                buffer = self.successors[usize::from(buffer)];
+            }
+            Some(part)
+        })
     }
 
     /// The first bytes of a buffer that is not free.
@@ -89,11 +125,28 @@ mod tests {
     #[test]
     fn buffers_do_not_overlap_and_end_within_the_mapping() {
         for bytes_each in [1, 64 << 10, 1 << 20] {
-            let buffers = Buffers::new(16, bytes_each).unwrap();
+            let buffers = Buffers::new(16, bytes_each, false).unwrap();
             for at in 1..16 {
                 assert!(buffers.address(at) as usize >= buffers.address(at - 1) as usize + bytes_each);
             }
             assert!(buffers.address(15) as usize + bytes_each <= buffers.mapping as usize + length(16, bytes_each));
         }
+    }
+
+    #[test]
+    fn bundle_follows_the_order_of_given_back_buffers() {
+        let mut buffers = Buffers::new(4, 10, true).unwrap();
+        let places = |buffers: &Buffers, first, count| -> Vec<(usize, usize)> {
+            let parts = buffers.bundle(first, count);
+            parts.map(|part| (part.as_ptr() as usize, part.len())).collect()
+        };
+        let at = [0, 1, 2, 3].map(|buffer| buffers.address(buffer) as usize);
+        assert_eq!(places(&buffers, 0, 25), [(at[0], 10), (at[1], 10), (at[2], 5)]);
+        assert_eq!(places(&buffers, 2, 0), []);
+        // The second bundle returns first, so the kernel fills buffers 2, 3, 0, 1 next.
+        buffers.give_back_bundle(2, 11);
+        buffers.give_back_bundle(0, 20);
+        assert_eq!(places(&buffers, 3, 30), [(at[3], 10), (at[0], 10), (at[1], 10)]);
+        assert_eq!(places(&buffers, 2, 10), [(at[2], 10)]);
     }
 }

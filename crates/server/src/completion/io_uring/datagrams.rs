@@ -8,7 +8,8 @@ use io_uring::{opcode, squeue};
 
 use super::IoUring;
 use super::buffers::Buffers;
-use crate::completion::{Completion, Datagram, Datagrams, Envelope, Received};
+use super::features::Features;
+use crate::completion::{Datagram, Datagrams, Envelope, Received};
 use crate::metrics::workers::Operation;
 use crate::socket::destination::{self, CONTROL_BYTES, NAME_BYTES};
 use crate::token::Token;
@@ -26,9 +27,7 @@ impl Envelope {
     }
 }
 
-impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
-    for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
-{
+impl<F: Features> Datagrams for IoUring<F> {
     #[inline]
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
         // The kernel selects the buffer.
@@ -40,7 +39,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         envelope.control.length = if envelope.has_control { CONTROL_BYTES } else { 0 };
         envelope.control.attach(&mut envelope.message);
         let message = &raw mut envelope.message;
-        let receive = if MULTISHOT {
+        let receive = if F::MULTISHOT {
             // The kernel also writes the sender's address into the buffer.
             opcode::RecvMsgMulti::new(Fd(io), message, Buffers::GROUP).flags(FLAGS).build()
         } else {
@@ -53,7 +52,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
 
     #[inline]
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()> {
-        let send = if ZERO_COPY {
+        let send = if F::ZERO_COPY {
             opcode::SendMsgZc::new(Fd(io), message).flags(SEND_FLAGS).build()
         } else {
             opcode::SendMsg::new(Fd(io), message).flags(SEND_FLAGS).build()
@@ -65,8 +64,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
     #[inline]
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>> {
         let length = received.result.ok()?;
-        let bytes = self.bytes(received);
-        if !MULTISHOT {
+        let bytes = received.buffer.map_or(&[][..], |buffer| self.buffers.bytes(buffer, length));
+        if !F::MULTISHOT {
             // The sender's address is in the envelope. An empty datagram has no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
             let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];

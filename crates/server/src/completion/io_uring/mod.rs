@@ -2,20 +2,27 @@
 
 mod buffers;
 mod datagrams;
+pub(crate) mod features;
+mod send_buffers;
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
+use rustix::process::Resource;
 
 use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
-use crate::platform::{self, io_uring::refusal};
+use crate::platform;
+use crate::platform::io_uring::{end_operations, refusal};
 use crate::spec::mechanism::Spins;
 use crate::token::Token;
 use buffers::Buffers;
+use features::{Features, MinWait, TaskWork};
+use send_buffers::SendBuffers;
 
 /// The size of the submission ring. The completions of one wait rarely cause more requests than this.
 const SUBMISSIONS_MAX: u32 = 1024;
@@ -25,17 +32,28 @@ const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
 const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
 /// The time that the kernel's SQPOLL thread polls before it sleeps: longer than any gap between requests under load.
 const SQPOLL_IDLE_MS: u32 = 10;
+/// The kernel's largest table of files (IORING_MAX_FIXED_FILES).
+const FILES_MAX: usize = 1 << 20;
+/// An empty place in the ring's table of files.
+const NO_FILE: RawFd = -1;
 
-/// An io_uring. `SQPOLL`: a kernel thread takes requests without a system call. `MULTISHOT`: accepts and receives repeat until
-/// they are cancelled or the kernel ends them. `ZERO_COPY`: the kernel sends from the server's memory, and a send completes when
-/// that memory is free again.
-pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
-    // Dropped before `buffers`, which the kernel uses.
+/// The size of a bundle's buffers: a page, so that small requests leave no memory unused.
+const BUNDLED_BYTES_MAX: usize = 4 << 10;
+/// The most buffers of a ring of buffers.
+const BUFFERS_MAX: usize = 1 << 15;
+
+/// An io_uring with the features of a row.
+pub(crate) struct IoUring<F> {
+    // Dropped before the memory that the kernel uses.
     ring: Ring,
     buffers: Buffers,
+    send_buffers: Option<SendBuffers>,
+    /// The descriptor of each slot, to be stored in the ring's table of files; −1 for none. Empty without that table.
+    files: Box<[RawFd]>,
     /// The result of each slot's zero-copy send, kept until the kernel releases the sent memory.
     unreleased: Vec<i32>,
     counters: &'static Counters,
+    features: PhantomData<F>,
 }
 
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
@@ -44,25 +62,81 @@ fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
     has_both.then_some(()).ok_or_else(|| reason.into())
 }
 
-fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
-    let mut builder = Ring::builder();
-    builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
-    let ring = if sqpoll {
-        // Pin the kernel's thread to the last of the server's CPUs, to keep it off the client's.
-        let last = platform::cpus().last().copied().unwrap_or(0);
-        builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
-    } else {
-        builder.setup_coop_taskrun();
-        // With DEFER_TASKRUN, operations complete only during waits. Linux 6.0 lacks this flag.
-        let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
-        deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
+/// Checks the features of a kernel that reports none of its operations for them.
+fn has_features<F: Features>(bundles: bool, minimum_waits: bool) -> Result<(), String> {
+    let missing = match (F::BUNDLES && !bundles, F::MIN_WAIT.is_some() && !minimum_waits) {
+        (true, _) => "bundles of receive buffers",
+        (_, true) => "minimum waits",
+        (false, false) => return Ok(()),
     };
-    let buffers = Buffers::new(buffers as u16, buffer_bytes)?;
-    buffers.register(&ring.submitter())?;
-    Ok((ring, buffers))
+    Err(format!("the kernel's io_uring lacks {missing}; they need {} or later; choose io_uring", F::NEEDS))
 }
 
-impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
+fn ring<F: Features>() -> io::Result<Ring> {
+    let mut builder = Ring::builder();
+    builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all();
+    if F::SQPOLL {
+        // Pin the kernel's thread to the last of the server's CPUs, to keep it off the client's.
+        let last = platform::cpus().last().copied().unwrap_or(0);
+        builder.setup_single_issuer().setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32);
+        return builder.build(SUBMISSIONS_MAX);
+    }
+    if F::TASK_WORK != TaskWork::Interrupting {
+        builder.setup_single_issuer().setup_coop_taskrun();
+    }
+    if F::TASK_WORK == TaskWork::Deferred
+        && let Ok(ring) = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX)
+    {
+        return Ok(ring);
+    }
+    builder.build(SUBMISSIONS_MAX)
+}
+
+/// The size of a table of files for `slots` connections. The kernel limits it to a million, and as the number of descriptors.
+fn files_max(slots: usize) -> usize {
+    let descriptors = rustix::process::getrlimit(Resource::Nofile).current.map_or(FILES_MAX, |limit| limit as usize);
+    slots.min(descriptors).min(FILES_MAX)
+}
+
+/// Sets up a ring for `slots` connections. It has `count` receive buffers of `bytes` bytes; for bundles, as much memory in smaller
+/// buffers.
+fn set_up<F: Features>(slots: usize, count: usize, bytes: usize) -> io::Result<(Ring, Buffers, Option<SendBuffers>)> {
+    let ring = ring::<F>()?;
+    let submitter = ring.submitter();
+    let bytes_each = if F::BUNDLES { bytes.min(BUNDLED_BYTES_MAX) } else { bytes };
+    let count = (count * bytes / bytes_each).next_power_of_two().min(BUFFERS_MAX);
+    let buffers = Buffers::new(count as u16, bytes_each, F::BUNDLES)?;
+    buffers.register(&submitter)?;
+    let send_buffers = if F::SEND_BUFFERS { Some(SendBuffers::new(slots)?) } else { None };
+    send_buffers.as_ref().map_or(Ok(()), |buffers| buffers.register(&submitter))?;
+    if F::FILES {
+        submitter.register_files_sparse(files_max(slots) as u32)?;
+    }
+    Ok((ring, buffers, send_buffers))
+}
+
+impl<F: Features> IoUring<F> {
+    /// The socket of a connection in a request, with the request's flags: its place in the table of files, or its descriptor if
+    /// there is no such place.
+    #[inline]
+    fn io(&self, descriptor: RawFd, token: Token) -> (Fd, squeue::Flags) {
+        let slot = token.slot();
+        if F::FILES && (slot as usize) < self.files.len() {
+            return (Fd(slot as RawFd), squeue::Flags::FIXED_FILE);
+        }
+        (Fd(descriptor), squeue::Flags::empty())
+    }
+
+    /// Stores a descriptor in the ring's table of files, if it has one.
+    fn store_file(&mut self, token: Token, descriptor: RawFd) -> io::Result<()> {
+        let slot = token.slot();
+        let Some(file) = self.files.get_mut(slot as usize) else { return Ok(()) };
+        *file = descriptor;
+        let update = opcode::FilesUpdate::new(file, 1).offset(slot as i32).build();
+        // SAFETY: the files do not move and outlive the ring's requests.
+        unsafe { self.push(Operation::Register, token, update) }
+    }
+
     /// Queues a request; submits the queue first if it is full.
     ///
     /// # Safety
@@ -75,7 +149,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<S
         while unsafe { self.ring.submission().push(&operation) }.is_err() {
             self.counters.syscall(Syscall::Control);
             ignore_temporary(self.ring.submit())?;
-            if SQPOLL {
+            if F::SQPOLL {
                 self.counters.syscall(Syscall::Control);
                 ignore_temporary(self.ring.submitter().squeue_wait())?;
             }
@@ -84,23 +158,29 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<S
     }
 }
 
-impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completion
-    for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
-{
+impl<F: Features> Completion for IoUring<F> {
     const DONE_MAX: usize = 1024;
     /// The kernel treats bytes and the end of the stream as one event if both arrive before the receive runs
     /// (github.com/axboe/liburing, issue 1549; also for TCP resets on Linux 6.18).
-    const MISSES_ENDS: bool = MULTISHOT;
-    const NEEDS: &str = if ZERO_COPY { "Linux 6.1" } else { "Linux 6.0" };
-    const SPINS: Spins = if SQPOLL { Spins::KernelThread } else { Spins::Nothing };
+    const MISSES_ENDS: bool = F::MULTISHOT;
+    /// Only receives of streams have bundles, and only their sends have registered buffers or files.
+    const SERVES_DATAGRAMS: bool = !F::BUNDLES && !F::SEND_BUFFERS && !F::FILES;
+    /// A bundle has all bytes that have arrived, up to the kernel's limit of 256 buffers.
+    const BOUNDS_READS: bool = !F::BUNDLES;
+    const NEEDS: &str = F::NEEDS;
+    const SPINS: Spins = if F::SQPOLL { Spins::KernelThread } else { Spins::Nothing };
 
     fn can_run() -> Result<(), String> {
-        let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
+        let slots = *BUFFERS.start();
+        let (ring, _buffers, _send_buffers) =
+            set_up::<F>(slots, slots, 1).map_err(|error| refusal(&error, F::NEEDS))?;
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known).map_err(|error| {
             format!("cannot query which operations io_uring supports: {error}; choose an architecture without io_uring")
         })?;
-        if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
+        let parameters = ring.params();
+        has_features::<F>(parameters.is_feature_recvsend_bundle(), parameters.is_feature_min_timeout())?;
+        if F::ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
     }
 
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
@@ -108,9 +188,18 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let buffers = connections_max.clamp(*BUFFERS.start(), *BUFFERS.end()).next_power_of_two();
-        let (ring, buffers) = set_up(SQPOLL, buffers, receive_bytes)?;
-        let unreleased = if ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
-        Ok(Self { ring, buffers, unreleased, counters })
+        let (ring, buffers, send_buffers) = set_up::<F>(connections_max, buffers, receive_bytes)?;
+        let files = if F::FILES { vec![NO_FILE; files_max(connections_max)].into() } else { Box::default() };
+        let unreleased = if F::ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
+        Ok(Self { ring, buffers, send_buffers, files, unreleased, counters, features: PhantomData })
+    }
+
+    fn open(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+        self.store_file(token, io)
+    }
+
+    fn close(&mut self, token: Token) -> io::Result<()> {
+        self.store_file(token, NO_FILE)
     }
 
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
@@ -120,7 +209,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     }
 
     fn accept(&mut self, listener: RawFd) -> io::Result<()> {
-        let accept = if MULTISHOT {
+        let accept = if F::MULTISHOT {
             opcode::AcceptMulti::new(Fd(listener)).flags(libc::SOCK_CLOEXEC).build()
         } else {
             let accept = opcode::Accept::new(Fd(listener), std::ptr::null_mut(), std::ptr::null_mut());
@@ -132,14 +221,17 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
     #[inline]
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
-        let receive = if MULTISHOT {
-            opcode::RecvMulti::new(Fd(io), Buffers::GROUP).build()
+        let (io, flags) = self.io(io, token);
+        let receive = if F::BUNDLES {
+            opcode::RecvMultiBundle::new(io, Buffers::GROUP).build()
+        } else if F::MULTISHOT {
+            opcode::RecvMulti::new(io, Buffers::GROUP).build()
         } else {
-            let receive = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each as u32);
+            let receive = opcode::Recv::new(io, std::ptr::null_mut(), self.buffers.bytes_each as u32);
             receive.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
         };
         // SAFETY: the buffers outlive the ring.
-        unsafe { self.push(Operation::Receive, token, receive) }
+        unsafe { self.push(Operation::Receive, token, receive.flags(flags)) }
     }
 
     fn cancel_receive(&mut self, token: Token) -> io::Result<()> {
@@ -150,45 +242,52 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
     #[inline]
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()> {
-        let (start, length) = (bytes.as_ptr(), bytes.len() as u32);
-        let send = if ZERO_COPY {
-            opcode::SendZc::new(Fd(io), start, length).build()
+        let ((io, flags), start, length) = (self.io(io, token), bytes.as_ptr(), bytes.len() as u32);
+        let send = if let Some(copy) = self.send_buffers.as_mut().and_then(|it| it.copy(token.slot() as usize, bytes)) {
+            opcode::SendZc::new(io, copy, length).buf_index(Some(SendBuffers::INDEX)).build()
+        } else if F::ZERO_COPY {
+            opcode::SendZc::new(io, start, length).build()
         } else {
-            opcode::Send::new(Fd(io), start, length).build()
+            opcode::Send::new(io, start, length).build()
         };
-        // SAFETY: the caller keeps the memory valid.
-        unsafe { self.push(Operation::Send, token, send) }
+        // SAFETY: the caller keeps its memory valid, and a copy is not changed before the send completes.
+        unsafe { self.push(Operation::Send, token, send.flags(flags)) }
     }
 
     #[inline]
-    fn bytes(&self, received: &Received) -> &[u8] {
-        match (received.buffer, received.result) {
-            (Some(buffer), Ok(count)) => self.buffers.bytes(buffer, count),
-            _ => &[],
-        }
+    fn parts(&self, received: &Received) -> impl Iterator<Item = &[u8]> {
+        let (first, count) = (received.buffer.unwrap_or_default(), received.result.unwrap_or_default());
+        self.buffers.bundle(first, if received.buffer.is_some() { count } else { 0 })
     }
 
     #[inline]
     fn give_back(&mut self, received: Received) {
-        if let Some(buffer) = received.buffer {
-            self.buffers.give_back(buffer);
+        match (received.buffer, received.result) {
+            (Some(first), Ok(count)) if F::BUNDLES => self.buffers.give_back_bundle(first, count),
+            (Some(buffer), _) => self.buffers.give_back(buffer),
+            (None, _) => {}
         }
     }
 
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
         // With SQPOLL a call is needed only to wait, to wake the kernel's thread, or to fetch overflowed completions.
-        let must_wait = !SQPOLL || (may_wait && self.ring.completion().is_empty());
+        let must_wait = !F::SQPOLL || (may_wait && self.ring.completion().is_empty());
         let must_call = must_wait || {
             let submission = self.ring.submission();
             submission.need_wakeup() || submission.cq_overflow()
         };
         if must_call {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
-            ignore_temporary(if must_wait && !may_wait {
+            let submitter = self.ring.submitter();
+            ignore_temporary(match F::MIN_WAIT {
                 // Operations complete only during waits, so make one that returns at once.
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
-            } else {
-                self.ring.submit_and_wait(usize::from(must_wait))
+                _ if must_wait && !may_wait => {
+                    submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
+                }
+                Some(MinWait { completions, time_us }) if must_wait => {
+                    submitter.submit_with_args(completions, &SubmitArgs::new().min_wait_usec(time_us))
+                }
+                _ => submitter.submit_and_wait(usize::from(must_wait)),
             })?;
         }
         for entry in self.ring.completion().take(Self::DONE_MAX) {
@@ -208,16 +307,20 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     buffer: cqueue::buffer_select(entry.flags()),
                 }),
                 // The second completion of a zero-copy send means that the memory is free.
-                Operation::Send if cqueue::notif(entry.flags()) => {
-                    CompletionEvent::Sent(outcome(self.unreleased[token.slot() as usize]))
-                }
-                Operation::Send if ZERO_COPY && more => {
+                Operation::Send if F::ZERO_COPY && !cqueue::notif(entry.flags()) && more => {
                     self.unreleased[token.slot() as usize] = entry.result();
                     continue;
                 }
-                Operation::Send => CompletionEvent::Sent(outcome(entry.result())),
-                // The cancelled operation has a completion of its own.
-                Operation::Cancel => continue,
+                Operation::Send => {
+                    let slot = token.slot() as usize;
+                    if let Some(buffers) = &mut self.send_buffers {
+                        buffers.release(slot);
+                    }
+                    let is_late = F::ZERO_COPY && cqueue::notif(entry.flags());
+                    CompletionEvent::Sent(outcome(if is_late { self.unreleased[slot] } else { entry.result() }))
+                }
+                // The cancelled operation has a completion of its own. Without its file, an operation fails.
+                Operation::Cancel | Operation::Register => continue,
             };
             done.push(Done { token, event });
         }
@@ -225,26 +328,12 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     }
 }
 
-impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
+impl<F> Drop for IoUring<F> {
     fn drop(&mut self) {
-        // Cancel and wait: closing a ring ends its operations asynchronously, when their memory may already have another owner.
-        let submitter = self.ring.submitter();
-        if let Err(error) = cancel_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
-            // The kernel may still access the memory, so it must not be reused.
-            eprintln!("cannot cancel io_uring's operations: {error}; the process aborts; restart the server");
-            std::process::abort();
-        }
-    }
-}
-
-/// Calls `cancel` until no operation is left.
-fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    loop {
-        match cancel().map_err(|error| (error.raw_os_error(), error)) {
-            Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
-            // No operation was left.
-            Ok(()) | Err((Some(libc::ENOENT), _)) => return Ok(()),
-            Err((_, error)) => return Err(error),
+        end_operations(&self.ring.submitter());
+        if !self.files.is_empty() {
+            // Closing a ring also forgets its files asynchronously, which would keep their connections open.
+            let _ = self.ring.submitter().unregister_files();
         }
     }
 }

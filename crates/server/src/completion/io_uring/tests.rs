@@ -8,6 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use super::features::*;
 use super::*;
 use crate::completion::Datagrams;
 use crate::metrics::workers::Workers;
@@ -16,18 +17,22 @@ use crate::net::completion_loop::run_service;
 use crate::net::testkit::{Echo, check_flood_leaves_others_served};
 use crate::skipped::skipped;
 
-/// Runs one check for every variant; reports a skipped test if the host cannot run one of them.
+/// Runs one check for some variants; reports a skipped test for each that the host cannot run.
+macro_rules! for_variants {
+    ($check:ident: $($features:ty)*) => { $(if_runnable::<$features>($check::<IoUring<$features>>);)* };
+}
+
 macro_rules! for_every_variant {
     ($check:ident) => {
-        if let Err(reason) = IoUring::<true, true, true>::can_run() {
-            skipped(&format!("io_uring: {reason}"));
-            return;
-        }
-        $check::<IoUring<false, true, false>>();
-        $check::<IoUring<true, true, false>>();
-        $check::<IoUring<false, false, false>>();
-        $check::<IoUring<false, true, true>>();
+        for_variants!($check: Multishot Interrupting Cooperative Sqpoll Oneshot Bundles MinimumWait RegisteredFiles ZeroCopy RegisteredBuffers);
     };
+}
+
+fn if_runnable<F: Features>(check: impl FnOnce()) {
+    match IoUring::<F>::can_run() {
+        Ok(()) => check(),
+        Err(reason) => skipped(&format!("{}: {reason}", std::any::type_name::<F>())),
+    }
 }
 
 fn counters() -> &'static Counters {
@@ -48,6 +53,10 @@ fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) 
         all.append(&mut done);
     }
     all
+}
+
+fn bytes<M: Completion>(mechanism: &M, received: &Received) -> Vec<u8> {
+    mechanism.parts(received).flatten().copied().collect()
 }
 
 fn received(done: Done) -> Received {
@@ -80,6 +89,46 @@ fn kernel_without_either_zero_copy_send_is_refused() {
 }
 
 #[test]
+fn kernel_without_bundles_or_minimum_waits_is_refused() {
+    assert!(has_features::<Bundles>(false, true).unwrap_err().contains("Linux 6.10"));
+    assert!(has_features::<MinimumWait>(true, false).unwrap_err().contains("Linux 6.12"));
+    assert_eq!(has_features::<Bundles>(true, false), Ok(()));
+    assert_eq!(has_features::<MinimumWait>(false, true), Ok(()));
+    assert_eq!(has_features::<Multishot>(false, false), Ok(()));
+}
+
+#[test]
+fn bundle_has_all_bytes_in_order() {
+    const SENDS: usize = 200;
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let (ours, theirs) = pair();
+        let token = Token::new(0, 0);
+        let bytes: Vec<u8> = (0..10_000u32).map(|at| (at / 7) as u8).collect();
+        let mut largest = 0;
+        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        for _ in 0..SENDS {
+            (&theirs).write_all(&bytes).unwrap();
+            let mut all = Vec::new();
+            while all.len() < bytes.len() {
+                for done in wait_for(&mut mechanism, |all| !all.is_empty()) {
+                    let received = received(done);
+                    largest = largest.max(mechanism.parts(&received).count());
+                    mechanism.parts(&received).for_each(|part| all.extend_from_slice(part));
+                    if !received.more {
+                        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+                    }
+                    mechanism.give_back(received);
+                }
+            }
+            assert!(all == bytes);
+        }
+        assert!(largest > 1, "no completion had several buffers");
+    }
+    for_variants!(check: Bundles);
+}
+
+#[test]
 fn receive_without_a_buffer_fails_and_loses_nothing() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
@@ -97,7 +146,7 @@ fn receive_without_a_buffer_fails_and_loses_nothing() {
             let received = received(done);
             match received.result {
                 Ok(1) => {
-                    assert_eq!(mechanism.bytes(&received), [token.slot() as u8]);
+                    assert_eq!(bytes(&mechanism, &received), [token.slot() as u8]);
                     seen.push(token.slot());
                     keep.push(received);
                 }
@@ -115,12 +164,13 @@ fn receive_without_a_buffer_fails_and_loses_nothing() {
         }
         for done in wait_for(&mut mechanism, |all| all.len() >= without.len()) {
             seen.push(done.token.slot());
-            assert_eq!(mechanism.bytes(&received(done)).len(), 1);
+            assert_eq!(bytes(&mechanism, &received(done)).len(), 1);
         }
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..pairs.len() as u32));
     }
-    for_every_variant!(check);
+    // Bundles have more buffers, and a table of files has no place for more connections than `new` was told.
+    for_variants!(check: Multishot Interrupting Cooperative Sqpoll Oneshot MinimumWait ZeroCopy);
 }
 
 #[test]
@@ -129,13 +179,14 @@ fn cancelled_receive_reports_its_end_and_leaves_later_bytes() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
         let token = Token::new(0, 7);
+        mechanism.open(ours.as_raw_fd(), token).unwrap();
         mechanism.receive(ours.as_raw_fd(), token).unwrap();
         mechanism.cancel_receive(Token::new(0, 6)).unwrap();
         (&theirs).write_all(b"x").unwrap();
         let mut done = wait_for(&mut mechanism, |all| !all.is_empty());
         assert_eq!(done[0].token, token, "the cancel of another generation has no effect");
         let first = received(done.pop().unwrap());
-        assert_eq!(mechanism.bytes(&first), b"x");
+        assert_eq!(bytes(&mechanism, &first), b"x");
         let repeats = first.more;
         mechanism.give_back(first);
         if !repeats {
@@ -166,11 +217,8 @@ fn completions_beyond_the_queue_capacity_are_not_lost() {
         assert!(all.iter().all(|done| matches!(done.event, CompletionEvent::Sent(Ok(1)))));
         (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
     }
-    if IoUring::<true, true, false>::can_run().is_ok() {
-        // Zero-copy sends complete one at a time.
-        check::<IoUring<false, true, false>>();
-        check::<IoUring<true, true, false>>();
-    }
+    // Zero-copy sends complete one at a time.
+    for_variants!(check: Multishot Sqpoll);
 }
 
 #[test]
@@ -178,6 +226,7 @@ fn send_is_reported_once() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
+        mechanism.open(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
         let bytes: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
         for _ in 0..20 {
             let reader = std::thread::scope(|scope| {
@@ -218,6 +267,7 @@ fn dropped_ring_receives_nothing_more() {
     fn check<M: Completion>() {
         let (ours, theirs) = pair();
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        mechanism.open(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
         mechanism.receive(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
         (&theirs).write_all(b"x").unwrap();
         wait_for(&mut mechanism, |all| !all.is_empty());
@@ -256,13 +306,7 @@ fn datagram_without_room_is_not_sent() {
     // Use Unix sockets, which buffer few datagrams. Zero-copy sends do not support them.
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        if let Err(reason) = IoUring::<true, true, false>::can_run() {
-            skipped(&format!("io_uring: {reason}"));
-        } else {
-            check::<IoUring<false, true, false>>();
-            check::<IoUring<true, true, false>>();
-            check::<IoUring<false, false, false>>();
-        }
+        for_variants!(check: Multishot Interrupting Cooperative Sqpoll Oneshot MinimumWait);
         sender.send(()).unwrap();
     });
     receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
@@ -278,30 +322,38 @@ fn flood_of_connects_leaves_others_served() {
             run_service::<M, _>(context, &Echo(record))
         });
     }
-    if let Err(reason) = IoUring::<true, true, true>::can_run() {
-        skipped(&format!("io_uring: {reason}"));
-        return;
-    }
     let accepts_max = 2 * ACCEPTS as u64;
-    check::<IoUring<false, true, false>>(accepts_max);
-    check::<IoUring<false, false, false>>(accepts_max);
-    check::<IoUring<false, true, true>>(accepts_max);
-    // With SQPOLL the loop does not wait for the kernel's thread. That thread may begin to receive after any number of accepts.
-    check::<IoUring<true, true, false>>(u64::MAX);
+    if_runnable::<Multishot>(|| check::<IoUring<Multishot>>(accepts_max));
+    if_runnable::<Oneshot>(|| check::<IoUring<Oneshot>>(accepts_max));
+    if_runnable::<Bundles>(|| check::<IoUring<Bundles>>(accepts_max));
+    if_runnable::<RegisteredFiles>(|| check::<IoUring<RegisteredFiles>>(accepts_max));
+    if_runnable::<ZeroCopy>(|| check::<IoUring<ZeroCopy>>(accepts_max));
+    // The kernel's thread, or an interrupt of the server's, may begin to receive after any number of accepts.
+    if_runnable::<Sqpoll>(|| check::<IoUring<Sqpoll>>(u64::MAX));
+    if_runnable::<Interrupting>(|| check::<IoUring<Interrupting>>(u64::MAX));
 }
 
 #[test]
-fn interrupted_cancel_repeats_and_failed_cancel_is_reported() {
-    let attempt = |results: &[i32]| {
-        let mut results = results.iter();
-        let cancel = || match *results.next().expect("no call after the end") {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
-        };
-        let ended = cancel_all(cancel).map_err(|error| error.raw_os_error().unwrap());
-        (ended, results.len())
-    };
-    assert_eq!(attempt(&[libc::EINTR, libc::EAGAIN, libc::EINTR, 0]), (Ok(()), 0));
-    assert_eq!(attempt(&[libc::ENOENT, 0]), (Ok(()), 1));
-    assert_eq!(attempt(&[libc::EINTR, libc::EEXIST, 0]), (Err(libc::EEXIST), 1));
+fn ended_connections_leave_the_table_of_files() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        for generation in 0..3 {
+            let (ours, theirs) = pair();
+            let token = Token::new(0, generation);
+            mechanism.open(ours.as_raw_fd(), token).unwrap();
+            mechanism.receive(ours.as_raw_fd(), token).unwrap();
+            (&theirs).write_all(&[generation as u8]).unwrap();
+            let first = received(wait_for(&mut mechanism, |all| !all.is_empty()).pop().unwrap());
+            assert_eq!(bytes(&mechanism, &first), [generation as u8]);
+            mechanism.give_back(first);
+            mechanism.cancel_receive(token).unwrap();
+            wait_for(&mut mechanism, |all| !all.is_empty());
+            mechanism.close(token).unwrap();
+            drop(ours);
+            mechanism.wait(&mut Vec::with_capacity(M::DONE_MAX), false).unwrap();
+            theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            assert_eq!((&theirs).read(&mut [0]).unwrap(), 0, "the socket is closed");
+        }
+    }
+    for_variants!(check: RegisteredFiles);
 }
