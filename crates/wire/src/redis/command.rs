@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::connection::Redis;
 use super::frame::{Arguments, integer};
+use super::storage::Redis;
 use crate::kv::store::{After, Item};
 
 /// The version of Redis that the service imitates. Clients depend on it.
@@ -54,7 +54,7 @@ const COMMANDS: &[(&str, usize, usize, Command)] = &[
     ("host:", 0, usize::MAX, Command::Http),
 ];
 
-/// What a connection does after a command.
+/// The next step of a connection after a command.
 pub(super) enum Next<'a> {
     Request,
     // Look up these keys, for which the reply has begun.

@@ -1,25 +1,13 @@
 //! One connection. A batch executes commands until one is incomplete, or the output is large enough to send.
 
 use super::command::Next;
-use super::frame::{Arguments, Limits, Scan, Unread};
+use super::frame::{Arguments, Scan, Unread};
+use super::storage::Redis;
 use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
-use crate::kv::KvConfig;
-use crate::kv::store::Store;
-use crate::service::{Clock, Service};
+use crate::service::Service;
 
 /// Size of the output at which a batch ends, because a short request can ask for much output.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// Largest request beyond the size of the largest item.
-const MORE_BYTES_MAX: usize = 64 << 10;
-
-/// A key-value store for clients of Redis.
-pub struct Redis {
-    pub(super) store: Store,
-    limits: Limits,
-    pub(super) pid: u32,
-    /// Start of the service for `INFO`, in seconds since 1970.
-    pub(super) started: u32,
-}
 
 /// State of a connection. An idle connection has at most a small buffer on the heap.
 #[derive(Debug, Default)]
@@ -38,14 +26,6 @@ struct BatchState {
 }
 
 impl Redis {
-    /// Creates an empty store. It reads no clock except `clock`.
-    pub fn new(config: &KvConfig, clock: Clock) -> Self {
-        let started = clock();
-        let argument_bytes = config.item_max_bytes as usize;
-        let limits = Limits { argument_bytes, request_bytes: argument_bytes + MORE_BYTES_MAX };
-        Self { store: Store::new(config, clock), limits, pid: config.pid, started }
-    }
-
     #[inline]
     fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
         let (mut at, mut requests) = (0, 0);

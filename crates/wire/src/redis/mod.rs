@@ -15,7 +15,9 @@ pub mod client;
 mod command;
 mod connection;
 mod frame;
+mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Redis, RedisConn};
+pub use connection::RedisConn;
+pub use storage::Redis;
