@@ -1,6 +1,6 @@
 //! Readers of responses: the result must not depend on how the input is split.
 
-use wire::{http, kv};
+use wire::{http, kv, redis};
 
 use crate::cuts;
 
@@ -54,11 +54,20 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// Reads memcached responses.
+/// Reads responses of memcached.
 pub fn kv(data: &[u8]) {
+    key_value::<kv::client::Memcached>(data);
+}
+
+/// Reads responses of Redis.
+pub fn redis(data: &[u8]) {
+    key_value::<redis::client::Resp>(data);
+}
+
+fn key_value<D: kv::client::Dialect + Default>(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     let responses = |pieces: &[&[u8]]| {
-        let mut reader = kv::client::Reader::default();
+        let mut reader = kv::client::Reader::<D>::default();
         read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::client::Reply::Garbage)
     };
     assert_eq!(responses(&[&whole]), responses(&cuts::cut(&whole, &lengths)));

@@ -32,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "http-answer", run: clients::http },
     Target { name: "kv", run: servers::kv },
     Target { name: "kv-answer", run: clients::kv },
+    Target { name: "redis", run: servers::redis },
+    Target { name: "redis-answer", run: clients::redis },
     Target { name: "fixed", run: servers::fixed },
     Target { name: "stream", run: servers::stream },
     Target { name: "udp", run: servers::udp },

@@ -6,6 +6,7 @@ use wire::Service;
 use wire::fixed::Fixed;
 use wire::http::{Content, Http};
 use wire::kv::{Kv, KvConfig};
+use wire::redis::Redis;
 use wire::stream::{Direction, Stream, Streaming};
 use wire::udp::Udp;
 
@@ -75,6 +76,12 @@ pub fn http(data: &[u8]) {
 pub fn kv(data: &[u8]) {
     let config = KvConfig { memory_max_bytes: 1 << 20, item_max_bytes: 2_000, pid: 7 };
     compare(data, || Kv::new(config.clone(), Box::new(|| NOW)), |output| output);
+}
+
+/// RESP2, with a store that is too small for some items.
+pub fn redis(data: &[u8]) {
+    let config = KvConfig { memory_max_bytes: 1 << 20, item_max_bytes: 2_000, pid: 7 };
+    compare(data, || Redis::new(&config, Box::new(|| NOW)), |output| output);
 }
 
 /// The service `fixed`; the first two bytes give the sizes.

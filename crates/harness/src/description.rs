@@ -81,11 +81,9 @@ impl Description {
 
     /// Fails if the server's service differs from the client's.
     pub fn check(&self, requested: &ServiceSpec) -> anyhow::Result<()> {
-        // For `kv` and `http`, ignore the parameters: the client chooses the records and the paths.
-        let is_same = matches!(
-            (&self.service, requested),
-            (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. })
-        );
+        // For key-value stores and `http`, ignore the parameters: the client chooses the records and the paths.
+        let is_same = self.service.name() == requested.name()
+            && (requested.has_records() || matches!(requested, ServiceSpec::Http { .. }));
         ensure!(
             is_same || self.service == *requested,
             "the server (muxbench {}) serves {}, but the flags request {}: omit these flags, or start the server with them",

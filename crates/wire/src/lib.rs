@@ -10,6 +10,7 @@ pub mod http;
 pub mod kv;
 pub mod names;
 pub mod ports;
+pub mod redis;
 pub mod service;
 mod spec;
 pub mod stream;

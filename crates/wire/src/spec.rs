@@ -24,6 +24,13 @@ pub enum ServiceSpec {
         /// Largest item.
         item_max_bytes: u32,
     },
+    /// A key-value store that speaks RESP2, the protocol of Redis.
+    Redis {
+        /// Memory for items; the store evicts items beyond it.
+        memory_max_bytes: u64,
+        /// Largest item.
+        item_max_bytes: u32,
+    },
     /// HTTP/1.1 for content in memory.
     Http {
         /// The folder with the content; without one, `/bytes/N` has N bytes.
@@ -49,6 +56,7 @@ impl ServiceSpec {
         match self {
             Self::Fixed { .. } => "fixed",
             Self::Kv { .. } => "kv",
+            Self::Redis { .. } => "redis",
             Self::Http { .. } => "http",
             Self::Udp { .. } => "udp",
             Self::Stream(_) => "stream",
@@ -76,7 +84,12 @@ impl ServiceSpec {
 
     /// Whether responses on one connection depend on requests on other connections.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Kv { .. })
+        self.has_records()
+    }
+
+    /// Whether the service is a key-value store.
+    pub fn has_records(&self) -> bool {
+        matches!(self, Self::Kv { .. } | Self::Redis { .. })
     }
 }
 
@@ -93,6 +106,7 @@ pub struct ServiceRow {
 pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
     ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
+    ServiceRow { name: "redis", about: "the key-value store in RESP2, the protocol of Redis" },
     ServiceRow {
         name: "http",
         about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",

@@ -12,9 +12,11 @@ pub(super) struct Figures {
 }
 
 /// Measures both servers `count` times, in turn (A B A B), and prints the ratios of our server to the other one after `name`.
+/// `rate_min` is the limit of the ratio of the rates.
 pub(super) fn compare(
     name: &str,
     count: usize,
+    rate_min: f64,
     ours: impl Fn() -> anyhow::Result<Figures>,
     theirs: impl Fn() -> anyhow::Result<Figures>,
 ) -> anyhow::Result<()> {
@@ -23,7 +25,7 @@ pub(super) fn compare(
         let cost = ours.cpu_ns_per_request / theirs.cpu_ns_per_request;
         Ok([ours.rate_per_s / theirs.rate_per_s, cost, ours.busy.min(theirs.busy)])
     })?;
-    let rate = rate.check(Bound::AtLeast(1.0));
+    let rate = rate.check(Bound::AtLeast(rate_min));
     println!("  {name} rate {rate}; CPU per request {cost}; lower CPU share of the two servers {busy}");
     Ok(())
 }

@@ -30,6 +30,7 @@ pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
         compare(
             &format!("{bytes:6} B "),
             count,
+            1.0,
             || measure(&peers, |address| ours(&binary, address, folder.path())),
             || measure(&peers, |address| nginx(&peers, address, folder.path(), false)),
         )?;

@@ -1,4 +1,4 @@
-//! The service `kv` against memcached with one thread: gets in the same closed loop.
+//! The services `kv` and `redis` against memcached and Redis with one thread: gets in the same closed loop.
 
 use std::fs;
 use std::path::Path;
@@ -13,20 +13,49 @@ use crate::environment::peers;
 
 const CONNECTIONS: u32 = 100;
 const RECORDS: u32 = 30_000;
-const SERVICE: ServiceSpec = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
 
-pub(super) fn run(count: usize, transports: &[String]) -> anyhow::Result<()> {
+/// A service of ours and the server to compare it with.
+pub(super) struct Pair {
+    service: ServiceSpec,
+    /// The other server with its options.
+    title: &'static str,
+    /// The lowest ratio of rates.
+    rate_min: f64,
+    theirs: fn(&Address) -> Command,
+}
+
+pub(super) const MEMCACHED: Pair = Pair {
+    service: ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
+    title: "memcached -t 1",
+    rate_min: 1.15,
+    theirs: memcached,
+};
+
+pub(super) const REDIS: Pair = Pair {
+    service: ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
+    title: "redis-server --io-threads 1",
+    rate_min: 1.1,
+    theirs: redis,
+};
+
+pub(super) fn run(count: usize, pair: &Pair, transports: &[String]) -> anyhow::Result<()> {
     peers::prepare()?;
     let binary = muxbench()?;
     let folder = tempfile::tempdir()?;
-    println!("gets, muxbench / memcached -t 1, {CONNECTIONS} connections, {RECORDS} records, median of {count} rounds");
+    let title = pair.title;
+    println!("gets, muxbench / {title}, {CONNECTIONS} connections, {RECORDS} records, median of {count} rounds");
     for transport in transports {
         for architecture in ["epoll", "symped:1/epoll"] {
+            let measure = |command: &dyn Fn(&Address) -> Command| {
+                let address = address(transport, folder.path())?;
+                measure(&address, command(&address), &pair.service)
+            };
             compare(
                 &format!("{transport:4} {architecture:14}"),
                 count,
-                || measure(&address(transport, folder.path())?, |address| ours(&binary, architecture, address)),
-                || measure(&address(transport, folder.path())?, memcached),
+                pair.rate_min,
+                || measure(&|address| serve(&binary, architecture, address, &["--service", pair.service.name()])),
+                || measure(&pair.theirs),
             )?;
         }
     }
@@ -45,10 +74,6 @@ fn address(transport: &str, folder: &Path) -> anyhow::Result<Address> {
     Ok(free_address()?.into())
 }
 
-fn ours(binary: &Path, architecture: &str, address: &Address) -> Command {
-    serve(binary, architecture, address, &["--service", "kv"])
-}
-
 fn memcached(address: &Address) -> Command {
     let mut command = on_cpu(SERVER_CPU, "memcached");
     // memcached refuses to run as root without the last option.
@@ -60,8 +85,21 @@ fn memcached(address: &Address) -> Command {
     command
 }
 
-fn measure(address: &Address, command: impl FnOnce(&Address) -> Command) -> anyhow::Result<Figures> {
-    let server = listen(command(address), address)?;
+fn redis(address: &Address) -> Command {
+    let mut command = on_cpu(SERVER_CPU, "redis-server");
+    // Write no snapshots.
+    command.args(["--io-threads", "1", "--save", "", "--loglevel", "warning"]);
+    match address {
+        Address::Ip(address) => {
+            command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
+        }
+        Address::Unix(path) => command.args(["--port", "0", "--unixsocket"]).arg(path),
+    };
+    command
+}
+
+fn measure(address: &Address, command: Command, service: &ServiceSpec) -> anyhow::Result<Figures> {
+    let server = listen(command, address)?;
     let config = LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: None,
@@ -75,7 +113,7 @@ fn measure(address: &Address, command: impl FnOnce(&Address) -> Command) -> anyh
         }),
         phases: Phases { ramp_ns: 500_000_000, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 1_000_000_000 },
         cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(address.clone(), SERVICE)
+        ..LoadConfig::new(address.clone(), service.clone())
     };
     let (report, [first, last]) = load_read(&config, || cpu_ns(&server.0))?;
     let cpu_ns = (last.2 - first.2) as f64;

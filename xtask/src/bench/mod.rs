@@ -66,6 +66,12 @@ enum Subject {
         #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
         sockets: Vec<String>,
     },
+    /// Rate of gets and CPU per get of the service redis against redis-server with one thread, A B A B
+    Redis {
+        /// Sockets, with commas: tcp, unix
+        #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
+        sockets: Vec<String>,
+    },
     /// Rate and CPU per request of the service http on epoll against nginx with one worker, same client, A B A B
     Http {
         /// Sizes of the file in bytes, with commas
@@ -145,7 +151,8 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Memory => client::memory(),
         Subject::Summary => client::summary(),
         Subject::Timestamps => client::timestamps(rounds.unwrap_or(15)),
-        Subject::Kv { sockets } => kv::run(count, sockets),
+        Subject::Kv { sockets } => kv::run(count, &kv::MEMCACHED, sockets),
+        Subject::Redis { sockets } => kv::run(count, &kv::REDIS, sockets),
         Subject::Http { sizes } => http::run(count, sizes),
         Subject::HttpClient => http_client::run(count),
         Subject::Pacing => http_client::pacing(count),
@@ -168,7 +175,8 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; architectures; gate; gather; fleet; lab; handoff; seda; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; architectures; gate; gather; fleet; lab; \
+                    handoff; seda; server; server --arch epoll-et,io_uring --against epoll";
                    server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

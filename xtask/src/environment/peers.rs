@@ -17,6 +17,8 @@ pub const TOOLS: &[Tool] = &[
         "libmemcached-tools",
         "install the tools of libmemcached 1.1 (https://awesomized.github.io/libmemcached)",
     ),
+    ("redis-server", "--version", "redis-server", "install Redis 7 (https://redis.io)"),
+    ("redis-benchmark", "--version", "redis-tools", "install the tools of Redis 7 (https://redis.io)"),
     ("ab", "-V", "apache2-utils", "install Apache's ab (https://httpd.apache.org)"),
     ("h2load", "--version", "nghttp2-client", "install nghttp2's h2load (https://nghttp2.org)"),
     ("httperf", "--version", "httperf", "install httperf 0.9 (https://github.com/httperf/httperf)"),

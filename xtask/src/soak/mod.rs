@@ -42,7 +42,7 @@ pub struct Soak {
     )]
     arch: Vec<String>,
     /// Services, with commas; services that an architecture cannot provide are left out
-    #[arg(long, value_delimiter = ',', default_value = "fixed,http,kv,stream")]
+    #[arg(long, value_delimiter = ',', default_value = "fixed,http,kv,redis,stream")]
     service: Vec<String>,
     /// Length of a round
     #[arg(long = "turn", value_name = "TIME", default_value = "3s", value_parser = time)]

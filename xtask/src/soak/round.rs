@@ -112,7 +112,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             let http = HttpTraffic::new(vec![target]);
             LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
         }
-        "kv" => {
+        name @ ("kv" | "redis") => {
             let (value_bytes_min, value_bytes_max) = (10, 1_000);
             let kv = KvTraffic {
                 records: 1_000,
@@ -121,7 +121,12 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
                 get_share: 0.8,
                 keys: Popularity::Uniform,
             };
-            let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
+            let (memory_max_bytes, item_max_bytes) = (64 << 20, 1 << 20);
+            let service = if name == "kv" {
+                ServiceSpec::Kv { memory_max_bytes, item_max_bytes }
+            } else {
+                ServiceSpec::Redis { memory_max_bytes, item_max_bytes }
+            };
             LoadConfig { kv: Some(kv), ..config(service) }
         }
         // Bursts use persistent connections and no planned rate.
@@ -133,7 +138,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             requests_per_connection: None,
             ..config(ServiceSpec::Stream(Stream::default()))
         },
-        other => bail!("invalid --service `{other}`: use fixed, http, kv or stream"),
+        other => bail!("invalid --service `{other}`: use fixed, http, kv, redis or stream"),
     })
 }
 

@@ -62,7 +62,7 @@ impl Workload {
             Service::Http if !has_paths => {
                 self.response.get_or_insert(large);
             }
-            Service::Http | Service::Kv | Service::Stream => {}
+            Service::Http | Service::Kv | Service::Redis | Service::Stream => {}
         }
     }
 }

@@ -88,7 +88,7 @@ impl Experiment {
             pipeline: workload.pipeline.map_or(1, NonZeroU32::get),
             requests_per_connection: workload.requests_per_connection.map(NonZeroU32::get),
             popularity: workload.popularity,
-            kv: (workload.service == Service::Kv || workload.kv.is_some()).then(|| kv.traffic()),
+            kv: (workload.service.has_records() || workload.kv.is_some()).then(|| kv.traffic()),
             http,
             pacing: client.pacing,
             roles: client.roles,
@@ -135,7 +135,8 @@ impl Workload {
                 let (request_bytes, response_bytes) = sizes()?;
                 ServiceSpec::Udp { ports, request_bytes, response_bytes }
             }
-            Service::Kv => self.kv.clone().unwrap_or_default().service(),
+            Service::Kv => self.kv.clone().unwrap_or_default().kv(),
+            Service::Redis => self.kv.clone().unwrap_or_default().redis(),
             Service::Http => self.http.clone().unwrap_or_default().service(),
             Service::Stream => self.stream.clone().unwrap_or_default().service(),
         })

@@ -15,14 +15,15 @@ use super::transport::Transport;
 use super::workload::Service;
 
 /// The forms of a URL, for errors.
-const FORMS: &str = "http[s]://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH, \
-                     without user and fragment";
+const FORMS: &str = "http[s]://HOST[:PORT][/PATH], memcached://HOST[:PORT], redis://HOST[:PORT], tcp://HOST:PORT, \
+                     udp://HOST:PORT or unix:/PATH, without user and fragment";
 
 /// A server that muxbench neither starts nor ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// The URL: `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`, `memcached://HOST:PORT`, `tcp://HOST:PORT`, `udp://HOST:PORT`
+    /// The URL: `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`, `memcached://HOST:PORT`, `redis://HOST:PORT`,
+    /// `tcp://HOST:PORT`, `udp://HOST:PORT`
     /// or `unix:/PATH`. The ports of `udp` are consecutive, unless the URL lists them, as in `udp://HOST:7000-7004,7010`.
     pub url: TargetUrl,
     /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
@@ -48,6 +49,7 @@ enum Scheme {
     Http,
     Https,
     Memcached,
+    Redis,
     Tcp,
     Udp,
     Unix,
@@ -67,10 +69,11 @@ enum Place {
 }
 
 impl Scheme {
-    const ALL: [(&str, Self, Option<u16>); 5] = [
+    const ALL: [(&str, Self, Option<u16>); 6] = [
         ("http", Self::Http, Some(80)),
         ("https", Self::Https, Some(443)),
         ("memcached", Self::Memcached, Some(11_211)),
+        ("redis", Self::Redis, Some(6_379)),
         ("tcp", Self::Tcp, None),
         ("udp", Self::Udp, None),
     ];
@@ -82,6 +85,7 @@ impl TargetUrl {
         match self.scheme {
             Scheme::Http | Scheme::Https => Some(Service::Http),
             Scheme::Memcached => Some(Service::Kv),
+            Scheme::Redis => Some(Service::Redis),
             Scheme::Udp => Some(Service::Udp),
             Scheme::Tcp | Scheme::Unix => None,
         }
@@ -197,7 +201,7 @@ impl JsonSchema for TargetUrl {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^((https?|memcached|tcp|udp)://|unix:)."})
+        json_schema!({"type": "string", "pattern": "^((https?|memcached|redis|tcp|udp)://|unix:)."})
     }
 }
 
@@ -258,6 +262,7 @@ mod tests {
             ("http://127.0.0.1:8080/a?b=c", Some(Service::Http), Some(Transport::Tcp)),
             ("HTTPS://localhost", Some(Service::Http), None),
             ("memcached://[::1]", Some(Service::Kv), Some(Transport::Tcp6)),
+            ("redis://localhost", Some(Service::Redis), None),
             ("tcp://10.0.0.1:7007", None, Some(Transport::Tcp)),
             ("udp://10.0.0.1:20000", Some(Service::Udp), Some(Transport::Tcp)),
             ("unix:/run/kv.sock", None, Some(Transport::Unix)),
@@ -279,6 +284,7 @@ mod tests {
         assert_eq!(resolved("http://127.0.0.1/", Transport::Tcp), Ok("127.0.0.1:80".into()));
         assert_eq!(resolved("https://[::1]/", Transport::Tcp6), Ok("[::1]:443".into()));
         assert_eq!(resolved("memcached://127.0.0.1", Transport::Tcp), Ok("127.0.0.1:11211".into()));
+        assert_eq!(resolved("redis://127.0.0.1", Transport::Tcp), Ok("127.0.0.1:6379".into()));
         assert_eq!(resolved("unix:/run/kv.sock", Transport::Unix), Ok("unix:/run/kv.sock".into()));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         assert_eq!(resolved(&format!("tcp://localhost:{port}"), Transport::Tcp), Ok(format!("127.0.0.1:{port}")));

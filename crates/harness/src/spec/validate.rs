@@ -163,7 +163,7 @@ impl Experiment {
         let (has_ports, has_connections) = (!workload.ports.0.is_empty(), !workload.connections.0.is_empty());
         let (is_udp, is_http, is_stream) =
             (service == Service::Udp, service == Service::Http, service == Service::Stream);
-        let has_own_sizes = is_stream || service == Service::Kv;
+        let has_own_sizes = is_stream || service.has_records();
         let has_only_external = self.architectures.0.iter().all(|it| it.ours().is_none());
         reject_if! {
             self.server.read_budget.is_some() && has_only_external =>

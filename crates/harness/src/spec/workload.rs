@@ -57,7 +57,7 @@ pub struct Workload {
     /// response.
     #[serde(skip_serializing_if = "is_default")]
     pub pipeline: Option<NonZeroU32>,
-    /// The records and requests of `kv`.
+    /// The records and requests of `kv` and `redis`.
     pub kv: Option<Kv>,
     /// The requests of `http`.
     pub http: Option<Http>,
@@ -94,12 +94,21 @@ pub enum Service {
     Fixed,
     /// A key-value store with the memcached text protocol.
     Kv,
+    /// A key-value store with RESP2, the protocol of Redis.
+    Redis,
     /// HTTP/1.1 with content from memory.
     Http,
     /// Datagrams of fixed sizes to many ports. An id matches responses to requests.
     Udp,
     /// Bursts of packets. The receiver acknowledges each burst.
     Stream,
+}
+
+impl Service {
+    /// Tests whether the service is a key-value store.
+    pub fn has_records(self) -> bool {
+        matches!(self, Self::Kv | Self::Redis)
+    }
 }
 
 impl Workload {
@@ -114,7 +123,7 @@ impl Workload {
     }
 }
 
-/// The records and requests of `kv`. By default, the data set of voras2009.
+/// The records and requests of `kv` and `redis`. By default, the data set of voras2009.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Kv {
@@ -162,9 +171,14 @@ impl Kv {
         }
     }
 
-    /// Returns the server's service.
-    pub fn service(&self) -> ServiceSpec {
+    /// Returns the server's service `kv`.
+    pub fn kv(&self) -> ServiceSpec {
         ServiceSpec::Kv { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
+    }
+
+    /// Returns the server's service `redis`.
+    pub fn redis(&self) -> ServiceSpec {
+        ServiceSpec::Redis { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
     }
 
     /// Checks that the server's memory can store all records. An error begins with the key, as `memory: ...`.

@@ -85,9 +85,10 @@ pub const RULES: &[Rule] = rules! {
         "datagrams need an address with a port; a Unix socket is a stream";
     "workload.transport", |it| it.datagrams && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
         "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
-    "workload.kv", |it| !is_kv(it) && it.kv.is_some(), "only the service `kv` has records; remove it";
+    "workload.kv", |it| !it.service.has_records() && it.kv.is_some(),
+        "only the services `kv` and `redis` have records; remove it";
     "workload.http", |it| !is_http(it) && it.http.is_some(), "only the service `http` has paths; remove it";
-    "workload.kv", |it| is_kv(it) && it.kv.is_none(), "missing; the service `kv` needs records to request";
+    "workload.kv", |it| it.service.has_records() && it.kv.is_none(), "missing; the service needs records to request";
     "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
     "workload.http.requests", |it| it.http.as_ref().is_some_and(|http| http.targets.iter().any(|it| it.weight == 0)),
@@ -214,10 +215,6 @@ fn has_retries(config: &LoadConfig) -> bool {
 
 fn is_udp(config: &LoadConfig) -> bool {
     matches!(config.service, ServiceSpec::Udp { .. })
-}
-
-fn is_kv(config: &LoadConfig) -> bool {
-    matches!(config.service, ServiceSpec::Kv { .. })
 }
 
 fn is_http(config: &LoadConfig) -> bool {

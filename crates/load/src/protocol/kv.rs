@@ -1,7 +1,9 @@
-//! Memcached's text protocol: gets and sets of records with known values.
+//! Key-value stores: gets and sets of records with known values, in the protocol of memcached or of Redis.
+
+use std::marker::PhantomData;
 
 use rand::RngExt;
-use wire::kv::client;
+use wire::kv::client::{self, Dialect};
 use wire::kv::records::{self, Records};
 
 use super::{ClientProtocol, Reply, random_of};
@@ -9,12 +11,13 @@ use crate::config::KvTraffic;
 use crate::report::Class;
 use crate::time::zipf::Zipf;
 
-pub struct Kv {
+pub struct Kv<D> {
     records: Records,
     traffic: KvTraffic,
     /// `None` if all records are equally likely.
     zipf: Option<Zipf>,
     seed: u64,
+    dialect: PhantomData<D>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,18 +26,18 @@ pub struct KvRequest {
     is_set: bool,
 }
 
-impl Kv {
+impl<D> Kv<D> {
     /// Creates the client for `traffic`. The seed determines the values and the requests.
     pub fn new(traffic: &KvTraffic, seed: u64) -> Self {
         let records = Records::new(traffic.value_bytes_min, traffic.value_bytes_max, seed);
         let zipf = Zipf::of(traffic.keys, traffic.records.into());
-        Self { records, traffic: traffic.clone(), zipf, seed }
+        Self { records, traffic: traffic.clone(), zipf, seed, dialect: PhantomData }
     }
 }
 
-impl ClientProtocol for Kv {
+impl<D: Dialect + Default + Send + Sync> ClientProtocol for Kv<D> {
     type Request = KvRequest;
-    type Reader = client::Reader;
+    type Reader = client::Reader<D>;
 
     #[inline]
     fn request(&self, number: u64) -> KvRequest {
@@ -66,15 +69,15 @@ impl ClientProtocol for Kv {
         scratch.clear();
         let key = records::key(request.record);
         if request.is_set {
-            client::set(scratch, &key, self.records.value(request.record));
+            D::set(scratch, &key, self.records.value(request.record));
         } else {
-            client::get(scratch, &key);
+            D::get(scratch, &key);
         }
         scratch
     }
 
     #[inline]
-    fn read(&self, request: KvRequest, reader: &mut client::Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
+    fn read(&self, request: KvRequest, reader: &mut client::Reader<D>, bytes: &[u8]) -> (usize, Option<Reply>) {
         let (key, value) = (records::key(request.record), self.records.value(request.record));
         let (taken_bytes, reply) = reader.read(bytes, &key, value);
         let reply = reply.map(|reply| match (reply, request.is_set) {
@@ -91,6 +94,9 @@ impl ClientProtocol for Kv {
 
 #[cfg(test)]
 mod tests {
+    use wire::kv::client::Memcached;
+    use wire::redis::client::Resp;
+
     use super::*;
     use crate::config::Popularity;
 
@@ -106,8 +112,9 @@ mod tests {
 
     #[test]
     fn request_number_determines_the_request() {
-        let (kv, again, other) = (Kv::new(&traffic(), 7), Kv::new(&traffic(), 7), Kv::new(&traffic(), 8));
-        let all = |kv: &Kv| (0..10_000).map(|number| kv.request(number)).collect::<Vec<_>>();
+        let kv = |seed| Kv::<Memcached>::new(&traffic(), seed);
+        let (kv, again, other) = (kv(7), kv(7), kv(8));
+        let all = |kv: &Kv<Memcached>| (0..10_000).map(|number| kv.request(number)).collect::<Vec<_>>();
         assert_eq!(all(&kv), all(&again));
         assert_ne!(all(&kv), all(&other));
         let all = all(&kv);
@@ -124,7 +131,7 @@ mod tests {
 
     #[test]
     fn first_records_of_zipf_are_most_popular() {
-        let kv = Kv::new(&KvTraffic { keys: Popularity::Zipf { exponent: 1.0 }, ..traffic() }, 1);
+        let kv = Kv::<Memcached>::new(&KvTraffic { keys: Popularity::Zipf { exponent: 1.0 }, ..traffic() }, 1);
         let mut counts = [0u32; 1_000];
         (0..100_000).for_each(|number| counts[kv.request(number).record as usize] += 1);
         // The thousandth harmonic number is 7.485.
@@ -137,7 +144,7 @@ mod tests {
 
     #[test]
     fn responses_to_gets_and_sets_are_verified() {
-        let kv = Kv::new(&traffic(), 7);
+        let kv = Kv::<Memcached>::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
             kv.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")
         };
@@ -153,5 +160,21 @@ mod tests {
         };
         assert_eq!(read(false, &value(kv.records.value(3))), Reply::Good);
         assert_eq!(read(false, &value(kv.records.value(4))), Reply::Bad(Class::Wrong));
+    }
+
+    #[test]
+    fn responses_of_redis_are_verified() {
+        let redis = Kv::<Resp>::new(&traffic(), 7);
+        let read = |is_set, bytes: &[u8]| {
+            redis.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a response")
+        };
+        assert_eq!(read(true, b"+OK\r\n"), Reply::Good);
+        assert_eq!(read(true, b"-OOM full\r\n"), Reply::Bad(Class::Rejected));
+        assert_eq!(read(true, b"$-1\r\n"), Reply::Garbage);
+        assert_eq!(read(false, b"$-1\r\n"), Reply::Bad(Class::Miss));
+        assert_eq!(read(false, b"+OK\r\n"), Reply::Garbage);
+        let value = |value: &[u8]| [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
+        assert_eq!(read(false, &value(redis.records.value(3))), Reply::Good);
+        assert_eq!(read(false, &value(redis.records.value(4))), Reply::Bad(Class::Wrong));
     }
 }

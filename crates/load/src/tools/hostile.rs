@@ -185,6 +185,36 @@ impl Inputs {
                 endless: vec![b'x'; ENDLESS_BYTES],
                 heavy: format!("set hostile-heavy 0 0 1000000\r\n{}\r\n", "x".repeat(1_000_000)).into(),
             },
+            ServiceSpec::Redis { .. } => Self {
+                half: "*3\r\n$3\r\nSET\r\n$7\r\nhostile\r\n$500000\r\nbegun".into(),
+                more: "x".into(),
+                much: format!(
+                    "*3\r\n$3\r\nSET\r\n$12\r\nhostile-much\r\n$100000\r\n{}\r\n{}",
+                    long("x"),
+                    "*2\r\n$3\r\nGET\r\n$12\r\nhostile-much\r\n".repeat(MUCH_BYTES as usize / 100_000)
+                )
+                .into(),
+                beyond: all(&[
+                    "*2147483648\r\n",
+                    "*99999999999999999999\r\n",
+                    "*1\r\n$536870913\r\n",
+                    "*1\r\n$-1\r\n",
+                    &format!("*1000000\r\n{}", "$1\r\nk\r\n".repeat(200_000)),
+                    &format!("MGET{}", " k".repeat(50_000)),
+                    &long("x"),
+                ]),
+                begun: all(&[
+                    "x",
+                    "MGET k ",
+                    "*",
+                    "*1000000\r\n$1000000\r\n",
+                    "*3\r\n$3\r\nSET\r\n$15\r\nhostile-endless\r\n$1000000\r\n",
+                    "*3\r\n$3\r\nSET\r\n$15\r\nhostile-endless\r\n$4294967295\r\n",
+                ]),
+                endless: vec![b'x'; ENDLESS_BYTES],
+                heavy: format!("*3\r\n$3\r\nSET\r\n$13\r\nhostile-heavy\r\n$1000000\r\n{}\r\n", "x".repeat(1_000_000))
+                    .into(),
+            },
             ServiceSpec::Http { .. } => {
                 let put = |rest: &str| format!("PUT / HTTP/1.1\r\nHost: h\r\n{rest}");
                 let chunked = |rest: &str| put(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));

@@ -135,7 +135,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(checked(&experiment)?.0)
     };
-    // Several loads with one seed send the same requests, whatever their rates: clients of `kv` then expect the same values.
+    // Several loads with one seed send the same requests, whatever their rates: clients of key-value stores then expect the same values.
     let strategy = |mut plan: Plan, _: &Host| {
         let seed = plan.seed;
         plan.trials.iter_mut().for_each(|trial| trial.load.seed = seed);

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Limit, Size, Work, count};
-use harness::spec::{self, Service};
+use harness::spec::{self, Kv, Service};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
@@ -49,7 +49,7 @@ pub struct Args {
     arch: Architecture,
     #[command(flatten)]
     server: ServerArgs,
-    /// fixed, kv, http, udp or stream
+    /// fixed, kv, redis, http, udp or stream
     ///
     /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams (udp), or bursts (stream)
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
@@ -65,10 +65,10 @@ pub struct Args {
     /// Response size of `fixed` and `udp` [default: 10KiB; udp: 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
-    /// Memory for the items of `kv`, which evicts items when it is full
+    /// Memory for the items of `kv` and `redis`, which evict items when it is full
     #[arg(long, help_heading = "Key-value store", default_value = "64MiB", value_name = "SIZE")]
     memory: Size,
-    /// Largest item of `kv`, at most a quarter of --memory
+    /// Largest item, at most a quarter of --memory
     #[arg(long, help_heading = "Key-value store", default_value = "1MiB", value_name = "SIZE")]
     item_max: Size,
     /// Folder that `http` serves [default: /bytes/N]
@@ -209,6 +209,7 @@ fn greeting(args: &Args, server: &Server) -> String {
     let service = match (args.service, &args.folder, server.ports()) {
         (Service::Fixed, ..) => format!("fixed: {request} -> {response}"),
         (Service::Kv, ..) => format!("kv: {}", args.memory),
+        (Service::Redis, ..) => format!("redis: {}", args.memory),
         (Service::Http, Some(folder), _) => format!("http: {}", folder.display()),
         (Service::Http, None, _) => "http: /bytes/N".into(),
         (Service::Stream, ..) => stream(args).to_string(),
@@ -285,12 +286,13 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             }
             ServiceSpec::Udp { ports: args.ports.get(), request_bytes, response_bytes }
         }
-        Service::Kv => {
+        Service::Kv | Service::Redis => {
             let (item_max, memory) = (args.item_max, args.memory);
             if item_max.0 > memory.0 / 4 {
                 bail!("--item-max {item_max} exceeds a quarter of --memory ({memory}); try a smaller one");
             }
-            ServiceSpec::Kv { memory_max_bytes: memory.0.into(), item_max_bytes: item_max.0 }
+            let records = Kv { memory, item_max, ..Kv::default() };
+            if args.service == Service::Kv { records.kv() } else { records.redis() }
         }
         Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
         Service::Stream => stream(args).service(),

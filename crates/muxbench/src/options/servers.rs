@@ -26,7 +26,7 @@ pub struct ServersArgs {
     arch: Vec<String>,
     /// Running server, as in nginx=http://localhost:8080/
     ///
-    /// Also https://HOST, memcached://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only
+    /// Also https://HOST, memcached://HOST, redis://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only
     /// the named servers run
     #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,

@@ -132,7 +132,7 @@ flags! {
 
 flags! {
     KvArgs, Kv, "Key-value store":
-    /// Records of `kv`, all stored before the ramp [default: 30000]
+    /// Records of `kv` and `redis`, all stored before the ramp [default: 30000]
     records: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Range of value sizes, log-uniform [default: 10B..1000B]
     value_size: Sizes = "SIZE..SIZE";

@@ -24,7 +24,7 @@ pub struct TrafficArgs {
     /// this number of requests, and --connections limits the open sessions [default: unlimited]
     #[arg(long, value_name = "N", alias = "calls-per-connection", value_parser = count::<NonZeroU32>)]
     requests_per_connection: Option<NonZeroU32>,
-    /// fixed, kv, http, udp or stream [default: fixed]
+    /// fixed, kv, redis, http, udp, stream [default: fixed]
     ///
     /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams to many ports (udp), or bursts at full speed
     /// (stream). The URL of a target may select the service
@@ -93,7 +93,7 @@ impl TrafficArgs {
         set(&mut workload.requests_per_connection, self.requests_per_connection);
         set(&mut workload.pipeline, self.pipeline);
         match workload.service {
-            Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
+            Service::Kv | Service::Redis | Service::Stream => (workload.request, workload.response) = (None, None),
             Service::Http => {
                 workload.request = None;
                 workload.response = workload.response.filter(|_| !self.http.has_requests());
@@ -106,7 +106,7 @@ impl TrafficArgs {
         set(&mut workload.response, self.response);
         update(&mut workload.http, false, |http| self.http.apply(http));
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
-        update(&mut workload.kv, workload.service == Service::Kv, |kv| self.kv.apply(kv));
+        update(&mut workload.kv, workload.service.has_records(), |kv| self.kv.apply(kv));
     }
 }
 

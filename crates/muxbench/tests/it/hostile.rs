@@ -13,6 +13,7 @@ use server::{Accept, Architecture};
 use wire::fixed::Fixed;
 use wire::http::{Content, Http};
 use wire::kv::{Kv, KvConfig};
+use wire::redis::Redis;
 use wire::stream::{Direction, GREETING, Stream, Streaming};
 use wire::udp::{Udp, put_id};
 use wire::{SERVICES, Service, ServiceSpec};
@@ -41,6 +42,7 @@ fn specs(name: &str) -> Vec<ServiceSpec> {
     let specs = match name {
         "fixed" => vec![ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }],
         "kv" => vec![ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
+        "redis" => vec![ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
         "http" => vec![ServiceSpec::Http { folder: None }],
         "udp" => vec![ServiceSpec::Udp { ports: 10, request_bytes: 16, response_bytes: 40 }],
         "stream" => [Direction::In, Direction::Out]
@@ -80,6 +82,9 @@ fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
         }
         ServiceSpec::Kv { .. } => with_response(b"set key 0 0 5\r\nhello\r\nget key\r\n".to_vec(), &|request| {
             answer(&Kv::new(KvConfig::default(), Box::new(|| 1)), request)
+        }),
+        ServiceSpec::Redis { .. } => with_response(b"SET key hello\r\nMGET key none\r\n".to_vec(), &|request| {
+            answer(&Redis::new(&KvConfig::default(), Box::new(|| 1)), request)
         }),
         ServiceSpec::Http { .. } => {
             with_response(b"GET /bytes/2000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(), &|request| {
@@ -309,6 +314,7 @@ pub fn cases(cases: &mut Cases) {
     let services = [
         ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
         ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
+        ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
         ServiceSpec::Http { folder: None },
         ServiceSpec::Stream(stream),
     ];

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{ExternalServer, Serve, load, peer, prepared};
+use crate::common::{ExternalServer, Random, Serve, load_without_errors, peer, prepared};
 use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
@@ -190,22 +190,7 @@ fn without_base64(answer: &str) -> String {
     keys.iter().fold(answer.into(), |answer: String, (base64, key)| answer.replace(base64, key))
 }
 
-/// A generator of random commands, with its state.
-struct RandomCommands(u64);
-
-impl RandomCommands {
-    fn below(&mut self, limit: usize) -> usize {
-        // SplitMix64 (Steele, Lea and Flood 2014).
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((number ^ (number >> 31)) % limit as u64) as usize
-    }
-
-    fn one<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.below(choices.len())]
-    }
-
+impl Random {
     /// A recent item number, which may be that of the stored item.
     fn number(&mut self, last: u64) -> u64 {
         last.saturating_sub(self.below(6) as u64)
@@ -281,7 +266,7 @@ fn random_commands_get_the_responses_of_memcached() {
         for conversation in [&mut tested, &mut reference] {
             conversation.send(b"mg nothing\r\n");
         }
-        let (mut random, mut last) = (RandomCommands(seed), 0);
+        let (mut random, mut last) = (Random(seed), 0);
         for at in 0..COMMANDS {
             let command = random.command(last);
             let [printed, expected] = [tested.send(&command), reference.send(&command)];
@@ -330,18 +315,8 @@ fn client_loads_memcached_without_errors() {
     let memcached = memcached();
     let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.address, serve.ip()] {
-        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --cool-down 60s --json";
-        let output = load()
-            .args(["--target", &address.to_string()])
-            .args(flags.split_whitespace())
-            .output()
-            .unwrap_or_else(|error| panic!("{address}: {error}"));
-        let printed: serde_json::Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{address}: {error}: {}", text(&output.stderr)));
-        let report = &printed["report"];
-        let errors: u64 = report["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
-        assert_eq!(errors, 0, "{address}: {report}");
-        assert!(report["completed"].as_u64() > Some(0), "{address}: {report}");
+        let target = address.to_string();
+        load_without_errors(&["--target", &target, "--service", "kv", "--schedule", "closed", "--records", "200"]);
     }
 }
 

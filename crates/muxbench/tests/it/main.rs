@@ -26,6 +26,7 @@ mod overflow;
 mod overload;
 mod page;
 mod rates;
+mod redis;
 mod security;
 mod stream;
 mod syscalls;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         overload::cases,
         page::cases,
         rates::cases,
+        redis::cases,
         security::cases,
         stream::cases,
         syscalls::cases,

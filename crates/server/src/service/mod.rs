@@ -17,13 +17,20 @@ macro_rules! with_service {
                 $body
             }};
         }
+        let kv_config = |memory_max_bytes, item_max_bytes| wire::kv::KvConfig {
+            memory_max_bytes,
+            item_max_bytes,
+            pid: std::process::id(),
+        };
         match *$context.service {
             ServiceSpec::Fixed { request_bytes, response_bytes } => {
                 with!(wire::fixed::Fixed::new(request_bytes, response_bytes))
             }
             ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
-                let config = wire::kv::KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
-                with!(wire::kv::Kv::new(config, Box::new(unix_time_s)))
+                with!(wire::kv::Kv::new(kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
+            }
+            ServiceSpec::Redis { memory_max_bytes, item_max_bytes } => {
+                with!(wire::redis::Redis::new(&kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
             }
             ServiceSpec::Http { .. } => {
                 let content = $context.content.clone().expect("`Server::start` has read the content");
@@ -50,7 +57,7 @@ pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>>
     Ok(match service {
         ServiceSpec::Http { folder: Some(path) } => Some(Arc::new(folder::read(path)?)),
         ServiceSpec::Http { folder: None } => Some(Arc::new(Content::generated())),
-        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Udp { .. } | ServiceSpec::Stream(_) => None,
+        _ => None,
     })
 }
 

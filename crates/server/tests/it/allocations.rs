@@ -114,6 +114,13 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
         // One allocation for the value and one for the key.
         Exchange { name: "set", request: &set_small, response_bytes: 8, allocations_max: GROWTH_MAX + 2 * requests },
     ];
+    let redis = ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
+    let redis_set = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000\r\n", &[b'v'; 1000][..], b"\r\n"].concat();
+    let redis_exchanges = [
+        // One allocation for the value and one for the key.
+        Exchange { name: "SET", request: &redis_set, response_bytes: 5, allocations_max: GROWTH_MAX + 2 * requests },
+        Exchange { name: "MGET", request: b"MGET k x\r\n", response_bytes: 1_018, allocations_max: GROWTH_MAX },
+    ];
     let http = ServiceSpec::Http { folder: None };
     let page = Http::new(Content::generated(), Box::new(|| 0));
     let get = b"GET /bytes/1024 HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -131,6 +138,7 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
     for (service, exchanges) in [
         (&fixed, std::slice::from_ref(&fixed_exchange)),
         (&kv, &kv_exchanges),
+        (&redis, &redis_exchanges),
         (&http, std::slice::from_ref(&http_exchange)),
     ] {
         let server = start(architecture, service);

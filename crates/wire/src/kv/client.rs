@@ -1,24 +1,75 @@
-//! The client side of the protocol, without I/O: requests, and incremental reading of responses.
+//! The client side of key-value protocols, without I/O: requests, and incremental reading of responses.
 
 use std::io::Write;
+use std::marker::PhantomData;
 
-/// Writes a request for one key.
-pub fn get(out: &mut Vec<u8>, key: &[u8]) {
-    for part in [&b"get "[..], key, b"\r\n"] {
-        out.extend_from_slice(part);
+/// A protocol of a key-value store. Its responses consist of lines, and values after lines.
+pub trait Dialect {
+    /// The line that follows a value, if any.
+    const AFTER_VALUE: Option<&'static [u8]>;
+
+    /// Writes a request for one key.
+    fn get(out: &mut Vec<u8>, key: &[u8]);
+
+    /// Writes a request to store a value without flags and expiry.
+    fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]);
+
+    /// Interprets the first line of the response to a request for `key`.
+    fn line(line: &[u8], key: &[u8]) -> Line;
+}
+
+/// The meaning of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A whole response.
+    Whole(Reply),
+    /// A value follows, with a line end.
+    Value {
+        /// The size of the value.
+        bytes: usize,
+    },
+}
+
+/// The text protocol of memcached.
+#[derive(Debug, Default)]
+pub struct Memcached;
+
+impl Dialect for Memcached {
+    const AFTER_VALUE: Option<&'static [u8]> = Some(b"END");
+
+    #[inline]
+    fn get(out: &mut Vec<u8>, key: &[u8]) {
+        for part in [&b"get "[..], key, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+
+    #[inline]
+    fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        out.extend_from_slice(b"set ");
+        out.extend_from_slice(key);
+        write!(out, " 0 0 {}\r\n", value.len()).expect("writing to a vector cannot fail");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn line(line: &[u8], key: &[u8]) -> Line {
+        Line::Whole(match line {
+            b"END" => Reply::Miss,
+            b"STORED" => Reply::Stored,
+            b"NOT_STORED" => Reply::NotStored,
+            b"ERROR" => Reply::Error,
+            _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => Reply::Error,
+            _ => match value_bytes(line, key) {
+                Some(bytes) => return Line::Value { bytes },
+                None => Reply::Garbage,
+            },
+        })
     }
 }
 
-/// Writes a request to store a value without flags and expiry.
-pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    out.extend_from_slice(b"set ");
-    out.extend_from_slice(key);
-    write!(out, " 0 0 {}\r\n", value.len()).expect("writing to a vector cannot fail");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// A complete response to [`get`] or [`set`].
+/// A complete response to [`Dialect::get`] or [`Dialect::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The expected value.
@@ -31,7 +82,7 @@ pub enum Reply {
     Stored,
     /// `NOT_STORED`, which gives no reason.
     NotStored,
-    /// `ERROR`, `CLIENT_ERROR` or `SERVER_ERROR`.
+    /// An error of the protocol, such as `SERVER_ERROR`.
     Error,
     /// Not a response of the protocol. The start of the next response is unknown.
     Garbage,
@@ -39,12 +90,13 @@ pub enum Reply {
 
 /// Reads the responses of one connection from input in any pieces.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct Reader<D> {
     /// The beginning of an incomplete line; usually empty.
     line: Vec<u8>,
     position: Position,
     wrong: bool,
     was_value: bool,
+    dialect: PhantomData<D>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,17 +107,23 @@ enum Position {
     Value { received_bytes: usize, total_bytes: usize },
 }
 
-/// Longest line: a `VALUE` line with the longest key and numbers, or an error.
+/// Longest line: a line with the longest key and numbers, or an error.
 const LINE_BYTES_MAX: usize = 512;
 
-impl Reader {
+impl<D: Dialect + Default> Reader<D> {
     /// Reads input for the requested `key` and the expected `value`. Returns the bytes taken, and the response if complete.
     pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
         let mut at = 0;
         while at < bytes.len() {
             at += match self.position {
                 Position::Value { received_bytes, total_bytes } => {
-                    self.read_value(&bytes[at..], value, received_bytes, total_bytes)
+                    let taken_bytes = self.read_value(&bytes[at..], value, received_bytes, total_bytes);
+                    if received_bytes + taken_bytes == total_bytes && D::AFTER_VALUE.is_none() {
+                        let reply = self.value_reply();
+                        (self.wrong, self.was_value) = (false, false);
+                        return (at + taken_bytes, Some(reply));
+                    }
+                    taken_bytes
                 }
                 Position::Line => match memchr::memchr(b'\n', &bytes[at..]) {
                     end if self.line.len() + end.unwrap_or(bytes.len() - at) > LINE_BYTES_MAX => {
@@ -120,28 +178,21 @@ impl Reader {
     fn end_line(&mut self, line: &[u8], key: &[u8], value: &[u8]) -> Option<Reply> {
         let Some(line) = line.strip_suffix(b"\r") else { return Some(Reply::Garbage) };
         if self.was_value {
-            return Some(match line {
-                b"END" if self.wrong => Reply::Wrong,
-                b"END" => Reply::Hit,
-                _ => Reply::Garbage,
-            });
+            return Some(if D::AFTER_VALUE == Some(line) { self.value_reply() } else { Reply::Garbage });
         }
-        Some(match line {
-            b"END" => Reply::Miss,
-            b"STORED" => Reply::Stored,
-            b"NOT_STORED" => Reply::NotStored,
-            b"ERROR" => Reply::Error,
-            _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => Reply::Error,
-            _ => match value_bytes(line, key) {
-                Some(value_bytes) => {
-                    self.was_value = true;
-                    self.wrong = value_bytes != value.len();
-                    self.position = Position::Value { received_bytes: 0, total_bytes: value_bytes + 2 };
-                    return None;
-                }
-                None => Reply::Garbage,
-            },
-        })
+        match D::line(line, key) {
+            Line::Whole(reply) => Some(reply),
+            Line::Value { bytes } => {
+                self.was_value = true;
+                self.wrong = bytes != value.len();
+                self.position = Position::Value { received_bytes: 0, total_bytes: bytes + 2 };
+                None
+            }
+        }
+    }
+
+    fn value_reply(&self) -> Reply {
+        if self.wrong { Reply::Wrong } else { Reply::Hit }
     }
 }
 
@@ -160,7 +211,7 @@ mod tests {
 
     /// Reads a stream in pieces of this size; returns its responses.
     fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
-        let (mut reader, mut replies) = (Reader::default(), Vec::new());
+        let (mut reader, mut replies) = (Reader::<Memcached>::default(), Vec::new());
         for mut piece in stream.chunks(piece_bytes) {
             while !piece.is_empty() {
                 let (taken_bytes, reply) = reader.read(piece, key, value);
@@ -214,7 +265,7 @@ mod tests {
         ) {
             let stream = responses.concat();
             let read = |cuts: &[usize]| {
-                let (mut reader, mut replies, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
+                let (mut reader, mut replies, mut rest) = (Reader::<Memcached>::default(), Vec::new(), &stream[..]);
                 for length in cuts.iter().cycle() {
                     let (mut piece, later) = rest.split_at(rest.len().min(*length));
                     while !piece.is_empty() {
@@ -268,7 +319,7 @@ mod tests {
 
         let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
         let records = Records::new(10, 1000, 3);
-        let (mut conn, mut reader) = (KvConn::default(), Reader::default());
+        let (mut conn, mut reader) = (KvConn::default(), Reader::<Memcached>::default());
         let mut request = Vec::new();
         for (write, number, expected) in (0..200).flat_map(|number| {
             [(false, number, Reply::Miss), (true, number, Reply::Stored), (false, number, Reply::Hit)]
@@ -276,9 +327,9 @@ mod tests {
             let key = records::key(number);
             request.clear();
             if write {
-                set(&mut request, &key, records.value(number));
+                Memcached::set(&mut request, &key, records.value(number));
             } else {
-                get(&mut request, &key);
+                Memcached::get(&mut request, &key);
             }
             assert_eq!(kv.receive(&mut conn, &request), 1);
             let response = kv.unsent(&conn);

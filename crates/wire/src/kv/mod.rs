@@ -27,7 +27,7 @@ pub mod records;
 mod response;
 mod stats;
 mod storage;
-mod store;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 

@@ -32,7 +32,7 @@ impl Default for KvConfig {
 
 /// A value with its metadata. A clone shares the bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(crate) struct Item {
     pub data: Arc<[u8]>,
     /// The number of the item's last change, counted over all items, unless a client chose the value.
     pub cas: u64,
@@ -47,13 +47,13 @@ pub(super) struct Item {
 }
 
 /// The mark of a fetched item. `get` sets it once a client has used a meta command.
-pub(super) const FETCHED: u8 = 1;
+pub(crate) const FETCHED: u8 = 1;
 /// The mark of an item that a client declared out of date.
-pub(super) const STALE: u8 = 2;
+pub(crate) const STALE: u8 = 2;
 /// The mark of an item that a client was asked to replace.
-pub(super) const WON: u8 = 4;
+pub(crate) const WON: u8 = 4;
 /// The mark of an item whose key is in base64, in replies too.
-pub(super) const BINARY: u8 = 8;
+pub(crate) const BINARY: u8 = 8;
 
 impl Item {
     pub fn is_binary(&self) -> bool {
@@ -62,18 +62,18 @@ impl Item {
 }
 
 /// Decision about an item in [`Store::enter`].
-pub(super) enum After<T> {
+pub(crate) enum After<T> {
     Keep(T),
     Remove(T),
 }
 
 /// Memory of an item beyond key and data: the entry and its links, two allocations with their headers, its hash.
-pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
+pub(crate) const ITEM_OVERHEAD_BYTES: usize = 152;
 /// Longest time to live; a larger number is a time since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
 const LONG_AGO: u32 = 1;
 
-pub(super) struct Store {
+pub(crate) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
     /// Read to store an item, check a time to live, run a pending flush or record a fetch; any other get reads no clock.
     pub clock: Clock,
@@ -105,7 +105,7 @@ impl Weighter<Vec<u8>, Item> for Weight {
     }
 }
 
-pub(super) fn weight(key_bytes: usize, data_bytes: usize) -> usize {
+pub(crate) fn weight(key_bytes: usize, data_bytes: usize) -> usize {
     key_bytes + data_bytes + ITEM_OVERHEAD_BYTES
 }
 
@@ -133,6 +133,10 @@ fn expires_after(exptime: i32, now: u32) -> u32 {
 
 impl Store {
     pub fn new(config: &KvConfig, clock: Clock) -> Self {
+        assert!(
+            config.item_max_bytes > 0 && u64::from(config.item_max_bytes) <= config.memory_max_bytes / 4,
+            "an item may take at most a quarter of the memory: {config:?}"
+        );
         let evicted = Evicted::default();
         // Each shard needs room for several of the largest items, or it would refuse them.
         let shards = (config.memory_max_bytes / (4 * u64::from(config.item_max_bytes))).clamp(1, 64);

@@ -153,7 +153,7 @@ fn size(experiment: &mut Experiment) -> Result<String, String> {
     let larger = |size: Size| size.0.checked_mul(FACTOR).map(Size).ok_or(format!("{size} x10 is too large"));
     let workload = &mut experiment.workload;
     match workload.service {
-        Service::Kv => {
+        Service::Kv | Service::Redis => {
             let sizes = &mut workload.kv.get_or_insert_default().value_size;
             *sizes = Sizes { least: larger(sizes.least)?, most: larger(sizes.most)? };
             return Ok(format!("values of {sizes}"));

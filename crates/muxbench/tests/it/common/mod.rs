@@ -108,6 +108,11 @@ impl Serve {
         Self::launch(architecture, &[&["--service", "kv"], flags].concat(), None)
     }
 
+    /// Starts a server of the service `redis` with more flags.
+    pub fn start_redis(architecture: Architecture, flags: &[&str]) -> Self {
+        Self::launch(architecture, &[&["--service", "redis"], flags].concat(), None)
+    }
+
     /// Starts a server of the service `http` with more flags.
     pub fn start_http(architecture: Architecture, flags: &[&str]) -> Self {
         Self::launch(architecture, &[&["--service", "http"], flags].concat(), None)
@@ -132,7 +137,8 @@ impl Serve {
             ServiceSpec::Fixed { request_bytes, response_bytes } => {
                 vec![("request", bytes(request_bytes)), ("response", bytes(response_bytes))]
             }
-            ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
+            ServiceSpec::Kv { memory_max_bytes, item_max_bytes }
+            | ServiceSpec::Redis { memory_max_bytes, item_max_bytes } => {
                 vec![("memory", format!("{memory_max_bytes}B")), ("item-max", bytes(item_max_bytes))]
             }
             ServiceSpec::Http { .. } => vec![],
@@ -346,6 +352,35 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "`cargo xtask {task}` failed: {printed}");
     String::from_utf8_lossy(&output.stdout).trim().into()
+}
+
+/// Runs `load` for a second with 10 connections and more flags. Fails unless all requests succeed.
+pub fn load_without_errors(flags: &[&str]) {
+    let common = "--connections 10 --measure 1s --cool-down 60s --json";
+    let output = load().args(flags).args(common.split_whitespace()).output().unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{flags:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let report = &printed["report"];
+    let errors: u64 = report["errors"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(errors, 0, "{flags:?}: {report}");
+    assert!(report["completed"].as_u64() > Some(0), "{flags:?}: {report}");
+}
+
+/// A generator of random choices, with its state.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: usize) -> usize {
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((number ^ (number >> 31)) % limit as u64) as usize
+    }
+
+    pub fn one<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
+    }
 }
 
 /// Waits until `condition` holds. The longer the wait, the less often this checks, because a check takes CPU time.

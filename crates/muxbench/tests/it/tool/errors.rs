@@ -53,7 +53,7 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("load", 2, "--target"),
     ("load --target 127.0.0.1:1", 1, "start the server, or correct the address"),
     ("load --target 127.0.0.1:1 --think 1ms", 1, "workload.think: only a closed loop has think times"),
-    ("load --target 127.0.0.1:1 --records 5", 1, "only the service `kv` has records"),
+    ("load --target 127.0.0.1:1 --records 5", 1, "only the services `kv` and `redis` have records"),
     ("load --target 127.0.0.1:1 --packets 3", 1, "only the service `stream` has bursts"),
     ("load --target 127.0.0.1:1 --path /", 1, "only the service `http` has paths"),
     ("load --target 127.0.0.1:1 --service kv --response 1B", 1, "set value-size"),
