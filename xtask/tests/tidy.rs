@@ -180,6 +180,8 @@ fn unsafe_code_is_only_in_listed_files() {
         "crates/muxbench/tests/it/accept.rs",
         "crates/muxbench/tests/it/common/mod.rs",
         "crates/server/src/socket/destination.rs",
+        "crates/server/src/socket/steering/bpf.rs",
+        "crates/server/src/socket/steering/state.rs",
         "crates/server/src/external/server.rs",
         "crates/server/src/readiness/dev_poll.rs",
         "crates/server/src/readiness/epoll.rs",

@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use wire::{Address, ServiceSpec, names};
 
+use crate::platform;
 use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_mechanism, find_model};
 use crate::runtimes;
+use crate::socket::steering;
 use crate::spec::accept::Accept;
 use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
@@ -38,6 +40,9 @@ pub const GROUPS: &[Group] = &[
     },
     Group { name: "runtimes", about: "the async runtimes", has: |model| runtimes::FEATURES.contains(&model.name) },
 ];
+
+/// The bits of the map of eligible workers.
+const HERMES_WORKERS_MAX: u32 = u64::BITS;
 
 /// The end of the error for an unknown name; empty on Linux.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
@@ -146,6 +151,11 @@ impl Architecture {
         }
     }
 
+    /// The number of network threads; 1 if the accept thread is the only one.
+    fn network_threads(&self) -> u32 {
+        self.threads.unwrap_or_default().network.max(1)
+    }
+
     /// The members of the group `name`; `None` without such a group.
     pub fn group(name: &str) -> Option<Vec<Self>> {
         let group = GROUPS.iter().find(|group| group.name == name)?;
@@ -199,6 +209,24 @@ impl Accept {
             // SO_REUSEPORT distributes connections over listeners only on Linux.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
+            // Only network threads report their state, and only their CPUs are fixed.
+            Self::ReuseportCpu | Self::IncomingCpu | Self::ReuseportLeast | Self::Hermes
+                if !model.has_network_threads() || !cfg!(target_os = "linux") =>
+            {
+                Err(format!(
+                    "`{}` cannot use the accept strategy `{self}`: the kernel steers connections only to network threads, and \
+                     only on Linux; choose symped, seda or seda-s",
+                    model.name
+                ))
+            }
+            Self::Hermes if mechanism.is_some_and(|row| row.family == Family::Completion) => Err(format!(
+                "`{architecture}` cannot use the accept strategy `hermes`: its waits have no time limit, so an idle thread would \
+                 not notice that another one hangs; choose epoll or io_uring-poll, or reuseport-least"
+            )),
+            Self::Hermes if architecture.network_threads() > HERMES_WORKERS_MAX => Err(format!(
+                "`{architecture}` cannot use the accept strategy `hermes`: it steers to at most {HERMES_WORKERS_MAX} network \
+                 threads; choose fewer, or reuseport-least"
+            )),
             Self::Exclusive if model.has_network_threads() => Err(format!(
                 "`{architecture}` cannot use the accept strategy `exclusive`: every connection would wake all its \
                  threads; choose epoll or epoll-et, or reuseport"
@@ -210,6 +238,22 @@ impl Accept {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Checks whether this host and this process's privileges allow the strategy, for an architecture that supports it.
+    pub fn can_run(self, architecture: Architecture) -> Result<(), String> {
+        let workers = architecture.network_threads();
+        if self.steers_by_state() {
+            return steering::can_load(self, workers as usize);
+        }
+        let cpus = platform::cpus_online();
+        if self.chooses_by_cpu() && workers as usize > cpus {
+            return Err(format!(
+                "`{self}` gives each connection to the worker of a CPU, so that of the {workers} workers of `{architecture}` only \
+                 {cpus} would get connections; choose at most {cpus}, or reuseport-least"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::service::work::Work;
-use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, TargetConfig};
+use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, Stall, TargetConfig};
 
 /// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,6 +117,9 @@ pub struct ServeConfig {
     /// Controllers of the payload stage.
     #[serde(default, skip_serializing_if = "Controllers::is_none")]
     pub controllers: Controllers,
+    /// Periodic stalls of the first network thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
@@ -128,7 +131,8 @@ pub struct ServeConfig {
 impl ServeConfig {
     /// The options besides the architecture.
     pub fn options(&self) -> Options {
-        Options { accept: self.accept, read_budget_bytes: self.read_budget_bytes, controllers: self.controllers }
+        let Self { accept, read_budget_bytes, controllers, stall, .. } = *self;
+        Options { accept, read_budget_bytes, controllers, stall }
     }
 }
 
@@ -141,4 +145,6 @@ pub struct Options {
     pub read_budget_bytes: ReadBudget,
     /// Controllers of the payload stage.
     pub controllers: Controllers,
+    /// Periodic stalls of the first network thread.
+    pub stall: Option<Stall>,
 }

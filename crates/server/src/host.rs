@@ -60,6 +60,7 @@ struct ServerState {
     delays: Mutex<RunDelays>,
     counts_syscalls: bool,
     controls_admission: bool,
+    stalls: bool,
     /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
@@ -128,6 +129,9 @@ impl ServerState {
         if !self.controls_admission {
             totals.rejected = None;
         }
+        if !self.stalls {
+            totals.hung = None;
+        }
         if !self.counts_syscalls {
             // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
@@ -136,6 +140,7 @@ impl ServerState {
             at_ns: now_ns(),
             connections_open: workers.connections_open(),
             workers: workers.taken().count() as u64,
+            network_threads: usage::network_threads(workers),
             memory_user_bytes: platform::memory_user_bytes(workers),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
             batch_jobs: Gauges::read(&workers.gauges().batch_jobs),
@@ -158,11 +163,13 @@ impl Server {
             .accept
             .check(config.architecture)
             .and_then(|()| config.accept.check_address(&config.listen))
+            .and_then(|()| config.accept.can_run(config.architecture))
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.read_budget_bytes.check(&config.service))
             .and_then(|()| config.architecture.can_bound_reads(config.read_budget_bytes, &config.service))
             .and_then(|()| config.controllers.check(model, config.architecture.threads))
-            .and_then(|()| config.architecture.can_listen(&config.listen));
+            .and_then(|()| config.architecture.can_listen(&config.listen))
+            .and_then(|()| config.stall.map_or(Ok(()), |stall| stall.check(model)));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
@@ -204,6 +211,7 @@ impl Server {
             delays: Mutex::default(),
             counts_syscalls: model.counts_syscalls,
             controls_admission: config.controllers.admission.is_some(),
+            stalls: config.stall.is_some(),
             outside: OnceLock::new(),
         });
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
@@ -247,6 +255,7 @@ impl Server {
                     connections_max: config.connections_max as usize,
                     read_budget: config.read_budget_bytes.of(&config.service),
                     controllers: config.controllers,
+                    stall: config.stall,
                     started,
                 };
                 (config.architecture.model.run)(&context, config.architecture.mechanism)
@@ -370,7 +379,7 @@ fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
         return Ok(Listening { sockets, address, ports: Some(ports), file: None });
     }
     let Bound { socket, address, file } = match config.accept {
-        Accept::Reuseport => socket::reserve_address(&config.listen),
+        accept if accept.has_own_listeners() => socket::reserve_address(&config.listen),
         accept => {
             let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
             socket::listen(&config.listen, !blocks)

@@ -57,3 +57,4 @@ pub use spec::accept::Accept;
 pub use spec::controllers::{AdmissionControl, BatchControl, Controllers, PoolControl};
 pub use spec::model::{StageCpus, Threads};
 pub use spec::read_budget::ReadBudget;
+pub use spec::stall::Stall;

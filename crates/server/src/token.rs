@@ -19,6 +19,11 @@ impl Token {
         Self((generation as u64) << 32 | slot as u64)
     }
 
+    /// Whether this identifies a connection.
+    pub const fn is_connection(self) -> bool {
+        self.generation() != u32::MAX
+    }
+
     pub const fn slot(self) -> u32 {
         self.0 as u32
     }
@@ -42,8 +47,10 @@ mod tests {
         let mut generation = u32::MAX - 2;
         for _ in 0..4 {
             generation = Token::next_generation(generation);
+            assert!(Token::new(u32::MAX, generation).is_connection());
             assert_ne!(Token::new(u32::MAX, generation), Token::LISTENER);
             assert_ne!(Token::new(u32::MAX - 1, generation), Token::STOP);
         }
+        assert!(!Token::MAILBOX.is_connection());
     }
 }

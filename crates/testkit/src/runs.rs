@@ -77,6 +77,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
             connections_max: connections,
             read_budget_bytes: server::ReadBudget::default(),
             controllers: server::Controllers::default(),
+            stall: None,
             limits: server::Limits::default(),
             count_syscalls: false,
         }),
@@ -126,6 +127,7 @@ pub(crate) fn record_with(
             window_ns: 1_000_000_000,
             connections: trial.workload.connections.into(),
             workers: 0,
+            network_threads: Vec::new(),
             memory_user_bytes_per_connection: Some(160.0),
             memory_kernel_bytes_per_connection: Some(6_000.0),
             totals: Totals {

@@ -12,6 +12,7 @@ use wire::ServiceSpec;
 use crate::spec::Candidate;
 use crate::spec::controllers;
 use crate::spec::network::Network;
+use crate::spec::stall::Stall;
 use crate::spec::transport::Transport;
 use crate::spec::units::Budget;
 
@@ -120,10 +121,11 @@ impl Trial {
         let again = [(self.is_placebo, "placebo"), (self.is_reference, "reference")];
         let again = again.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
-            let Options { accept, read_budget_bytes, controllers } = serve.options();
+            let Options { accept, read_budget_bytes, controllers, stall } = serve.options();
             let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
             let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
-            accept.into_iter().chain(budget).chain(controllers::describe(&controllers)).collect()
+            let stall = stall.map(|stall| format!("stall {}", Stall(stall)));
+            accept.into_iter().chain(budget).chain(controllers::describe(&controllers)).chain(stall).collect()
         });
         let unusual: Vec<String> = again.chain(unusual).collect();
         if unusual.is_empty() {

@@ -86,7 +86,9 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         let architecture = serve.architecture;
         let key = format!("architectures: {server}");
         require(&key, kernel.check(&architecture.to_string(), || architecture.can_run()));
-        require("server.accept", serve.accept.check(architecture));
+        let checked = serve.accept.check(architecture);
+        let mut can_run = || kernel.check(&(serve.accept, architecture), || serve.accept.can_run(architecture));
+        require("server.accept", checked.and_then(|()| can_run()));
         require("server.accept", serve.accept.check_address(&serve.listen));
         require(&key, architecture.can_listen(&serve.listen));
         require("workload.service", architecture.can_serve(&serve.service));
@@ -98,6 +100,9 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             Controllers { .. } => "server.admission",
         };
         require(key, serve.controllers.check(architecture.model, architecture.threads));
+        if let Some(stall) = serve.stall {
+            require("server.stall", stall.check(architecture.model));
+        }
         if serve.count_syscalls {
             let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
             require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));

@@ -238,6 +238,7 @@ fn trial(
             connections_max: connections_max(&load),
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             controllers: experiment.server.controllers(),
+            stall: experiment.server.stall.map(|stall| stall.0),
             // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,

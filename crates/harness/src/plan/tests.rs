@@ -298,6 +298,9 @@ fn infeasible_pools_and_accept_strategies_state_reasons() {
         ("epoll", Some(Accept::Single), 400),
         ("symped:2", Some(Accept::Exclusive), 400),
         ("symped:2/poll", Some(Accept::Exclusive), 400),
+        ("mt-pool", Some(Accept::ReuseportLeast), 400),
+        ("symped:65", Some(Accept::Hermes), 400),
+        ("symped:2/io_uring", Some(Accept::Hermes), 400),
     ];
     let lines = tried.map(|(architecture, accept, connections)| {
         let mut experiment = preset.clone();
@@ -476,6 +479,26 @@ fn spinning_architectures_cause_warnings_on_few_cpus() {
         format!("{name}: {:#?}", plan.warnings)
     });
     insta::assert_snapshot!(cases.join("\n"));
+}
+
+#[test]
+fn workers_of_cpus_without_client_cause_a_warning() {
+    let warnings = |accept, architecture: &str, client: &str| {
+        let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+        experiment.architectures.0 = vec![architecture.parse().unwrap()];
+        experiment.server.accept = Some(accept);
+        experiment.placement.server = Some("0-1".parse().unwrap());
+        experiment.placement.client = Some(client.parse().unwrap());
+        let cores = (0..4).map(|cpu| vec![cpu]).collect();
+        plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap().warnings.join("\n")
+    };
+    let only = "so only 1 of the 2 workers of symped:2/epoll get connections";
+    for accept in [Accept::ReuseportCpu, Accept::IncomingCpu] {
+        assert!(warnings(accept, "symped:2", "3").contains(only), "{accept}");
+        assert!(!warnings(accept, "symped:2", "2-3").contains(only), "{accept}");
+        assert!(!warnings(accept, "mt-pool:2", "3").contains("SYN"), "{accept}: infeasible anyway");
+    }
+    assert!(!warnings(Accept::ReuseportLeast, "symped:2", "3").contains("SYN"));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Warnings of a plan, about its placement and the limits of a lab.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use server::TargetConfig;
 use server::spec::mechanism::Spins;
+use server::{Accept, Architecture, TargetConfig};
 
 use crate::host::placement;
 use crate::model::network::{Applied, Links};
@@ -34,6 +34,9 @@ pub(super) fn of_placement(
             crowded.join(", ")
         ));
     }
+    if let Some(accept) = experiment.server.accept.filter(|accept| accept.chooses_by_cpu()) {
+        warnings.extend(ours().filter_map(|it| unreached(accept, it, &placement.client)));
+    }
     for architecture in ours() {
         let spins = architecture.mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
         if spins != Spins::Nothing && placement.is_shared() {
@@ -50,6 +53,22 @@ pub(super) fn of_placement(
         }
     }
     warnings
+}
+
+/// Returns a warning if some workers are on no CPU that the client sends from.
+fn unreached(accept: Accept, architecture: Architecture, client: &[usize]) -> Option<String> {
+    accept.check(architecture).ok()?;
+    let workers = architecture.threads?.network as usize;
+    let reached: BTreeSet<usize> = client.iter().map(|cpu| cpu % workers).collect();
+    (!reached.is_empty() && reached.len() < workers).then(|| {
+        format!(
+            "{accept} gives each connection to the worker of the CPU that receives its SYN. Over loopback and in a lab this is a \
+             CPU of the client ({}), so only {} of the {workers} workers of {architecture} get connections; give the client more \
+             CPUs (placement.client, --client-cpus), or run it on another host",
+            Cpus(client.to_owned()),
+            reached.len()
+        )
+    })
 }
 
 /// Returns a warning if the server and the client share a CPU or a core.

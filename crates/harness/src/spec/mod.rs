@@ -17,6 +17,7 @@ pub mod profile;
 pub mod requests;
 mod schema;
 mod server;
+pub mod stall;
 pub mod stream;
 pub mod target;
 pub mod trace;

@@ -25,5 +25,5 @@ names_for_the_schema! {
     ClockName: "auto" "tsc" "monotonic";
     TimestampsName: "client" "kernel";
     DirectionName: "in" "out";
-    AcceptName: "single" "shared" "reuseport" "exclusive";
+    AcceptName: "single" "shared" "reuseport" "exclusive" "reuseport-cpu" "incoming-cpu" "reuseport-least" "hermes";
 }

@@ -10,6 +10,7 @@ use server::{Accept, Controllers, StageCpus};
 
 use super::controllers::{Admission, BatchControl, PoolControl};
 use super::schema::AcceptName;
+use super::stall::Stall;
 use super::transport::Transport;
 use super::units::{Budget, Cpus, Time};
 
@@ -36,6 +37,8 @@ pub struct Server {
     /// Admission control of the payload stage (SEDA): the target of the 90th percentile of response times, and settings such as
     /// `target=10ms,requests=100,timeout=1s,increase=2`.
     pub admission: Option<Admission>,
+    /// Periodic stalls of the first network thread, which then serves nothing, such as `every=1s,for=200ms`.
+    pub stall: Option<Stall>,
     /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
     /// expensive. Do not compare figures with and without it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

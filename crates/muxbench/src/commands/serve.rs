@@ -172,6 +172,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         stage_cpus: options.stage_cpus(),
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         controllers: options.controllers(),
+        stall: options.stall.map(|stall| stall.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             // The default of a pool is lower, because its workers take long to start.

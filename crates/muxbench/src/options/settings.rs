@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::idle_cpus::IdleCpus;
 use harness::spec::network::Network;
+use harness::spec::stall::Stall;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time, count};
 use harness::spec::{Client, Kv, Phases, Placement, Server};
@@ -37,7 +38,9 @@ macro_rules! flags {
 
 flags! {
     ServerArgs, Server, "Server settings":
-    /// Accept strategy: single, shared, reuseport, exclusive [default: single; for a pool shared]
+    /// Accept strategy, see `muxbench list` [default: single; for a pool shared]
+    ///
+    /// single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least, hermes
     accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     read_budget: Budget = "SIZE";
@@ -48,6 +51,8 @@ flags! {
     /// SEDA's admission control: reject requests while the 90th percentile of response times exceeds a target, such as
     /// target=10ms,requests=100,timeout=1s,increase=2
     admission: Admission = "SETTINGS";
+    /// Stalls of the first network thread, such as every=1s,for=200ms: it then serves nothing
+    stall: Stall = "SETTINGS";
     /// CPUs of the accept thread of a staged server, a subset of the server's CPUs [default: all of them]
     accept_cpus: Cpus = "CPUS";
     /// CPUs of the network threads of a staged server

@@ -47,6 +47,9 @@ const COMPLETIONS_MAX: usize = 4;
 /// One architecture for each kind of loop.
 pub const KINDS: &[&str] = &["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
 
+/// One architecture for each kind of loop whose threads accept.
+const STEERED: &[&str] = &["symped:2/epoll", "symped:2/epoll-et", "symped:2/io_uring", "seda-s:2/poll"];
+
 /// All cases of the binary.
 pub struct Cases {
     /// Whether checks run on all architectures instead of a selection.
@@ -117,12 +120,24 @@ impl Cases {
         }
     }
 
-    /// Adds a check for `reuseport` and one for `exclusive`, each on the architectures that allow the strategy, except pools.
+    /// Adds a check for each strategy by which network threads accept, on the architectures that allow the strategy.
     pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
-        for accept in [Accept::Reuseport, Accept::Exclusive] {
+        for (accept, _, _) in Accept::ALL.into_iter().filter(|row| row.0 != Accept::Single) {
+            let (name, check) = (&format!("{name}::{accept}"), move |architecture| check(architecture, accept));
             let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();
-            self.each_that(applies, (&format!("{name}::{accept}"), move |architecture| check(architecture, accept)));
+            if self.every || !accept.has_own_listeners() || accept == Accept::Reuseport {
+                self.each_that(|it| applies(it) && can_accept(accept, it), (name, check));
+            } else {
+                self.steered(accept, (name, check));
+            }
         }
+    }
+
+    /// Adds a check of an accept strategy on one architecture of each kind of loop.
+    pub fn steered(&mut self, accept: Accept, check: (&str, impl Check)) {
+        let named = STEERED.iter().map(|name| name.parse().unwrap());
+        let chosen = named.filter(|it| accept.check(*it).is_ok() && can_run(it) && can_accept(accept, it)).collect();
+        self.add(chosen, check);
     }
 
     fn select(&mut self, all: Vec<Architecture>, (name, check): (&str, impl Check)) {
@@ -181,13 +196,15 @@ fn trial(name: String, test: impl Fn() + Send + 'static) -> Trial {
 }
 
 fn can_run(architecture: &Architecture) -> bool {
-    match architecture.can_run() {
-        Ok(()) => true,
-        Err(reason) => {
-            skipped(&format!("{architecture}: {reason}"));
-            false
-        }
-    }
+    is_possible(architecture, architecture.can_run())
+}
+
+fn can_accept(accept: Accept, architecture: &Architecture) -> bool {
+    is_possible(architecture, accept.can_run(*architecture))
+}
+
+fn is_possible(architecture: &Architecture, checked: Result<(), String>) -> bool {
+    checked.map_err(|reason| skipped(&format!("{architecture}: {reason}"))).is_ok()
 }
 
 /// Returns a selection of `all` in which each of its models and readiness mechanisms occurs, and [`COMPLETIONS_MAX`] completion

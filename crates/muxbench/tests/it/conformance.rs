@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
 use crate::common::{Serve, eventually, exchange, is_alive};
@@ -132,7 +132,7 @@ fn stopped_server_skips_queued_work(architecture: Architecture) {
     let mut streams: Vec<_> = (0..4).map(|_| serve.connect()).collect();
     streams.iter_mut().for_each(|stream| stream.write_all(&[1; 600]).unwrap());
     std::thread::sleep(Duration::from_millis(20));
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     drop(serve.stop());
     assert!(started.elapsed() < Duration::from_secs(60), "{architecture} stopped only after {:?}", started.elapsed());
 }
@@ -382,6 +382,51 @@ fn network_threads_accept_by_themselves(architecture: Architecture, accept: Acce
     assert_eq!((&totals["requests"], &totals["accepted"]), (&20.into(), &20.into()));
 }
 
+fn steered_connections_reach_each_network_thread(architecture: Architecture, accept: Accept) {
+    const CONNECTIONS: usize = 40;
+    let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], None);
+    // Of 40 connections, 10 end before the last 10 begin.
+    let mut open: Vec<_> = (0..CONNECTIONS - 10).map(|_| served_connection(&serve).unwrap()).collect();
+    drop(open.drain(..10));
+    serve.settle();
+    open.extend((0..10).map(|_| served_connection(&serve).unwrap()));
+    let (status, snapshot) = serve.stop_with_snapshot();
+    assert!(status.success(), "{architecture} {accept}: {status}");
+    let figures = |name: &str| -> Vec<u64> {
+        let threads = snapshot["network_threads"].as_array().expect("two network threads");
+        threads.iter().map(|thread| thread[name].as_u64().unwrap()).collect()
+    };
+    let (connections, assigned) = (figures("connections"), figures("assigned"));
+    assert_eq!((connections.len(), connections.iter().sum::<u64>()), (2, open.len() as u64), "{snapshot}");
+    assert_eq!(assigned.iter().sum::<u64>(), CONNECTIONS as u64, "{snapshot}");
+    assert!(figures("cpu_ns").iter().all(|ns| *ns > 0), "{snapshot}");
+    match accept {
+        Accept::ReuseportLeast => assert_eq!(connections, [15, 15], "{architecture}: the fewest get the next"),
+        // The hash chooses, but no thread may have more than one and a half times the mean, and one. States may be old.
+        Accept::Hermes => {
+            assert!(connections.iter().all(|it| (3..=27).contains(it)), "{architecture}: {connections:?}")
+        }
+        _ => {}
+    }
+}
+
+fn stalled_thread_serves_later_and_counts_its_connections(architecture: Architecture) {
+    let flags = ["--accept", "reuseport-least", "--stall", "every=60ms,for=30ms"];
+    let serve = Serve::start_with(architecture, 1, 1, &flags, None);
+    let mut streams = [serve.connect(), serve.connect()];
+    let (begun, mut slow) = (Instant::now(), 0);
+    while slow < 5 {
+        let started = Instant::now();
+        streams.iter_mut().for_each(|stream| stream.write_all(&[1]).unwrap());
+        streams.iter_mut().for_each(|stream| stream.read_exact(&mut [0; 1]).unwrap());
+        slow += u32::from(started.elapsed() > Duration::from_millis(25));
+        assert!(begun.elapsed() < crate::common::TIMEOUT, "{architecture}: {slow} exchanges lasted as long as a stall");
+    }
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert!(totals["hung"].as_u64() > Some(0), "{architecture}: {totals}");
+}
+
 fn full_pool_queues_the_next_connection(pool: Architecture, accept: Accept) {
     // One worker, so that one connection fills the pool with every strategy.
     let serve = start_pool(pool, accept);
@@ -455,6 +500,10 @@ fn infeasible_architecture_states_its_reason() {
     for (flags, reason) in [
         ("--arch epoll --accept shared", "one thread accepts for all"),
         ("--arch mp-prefork --accept single", "it does not pass descriptors between processes"),
+        ("--arch epoll --stall every=1s,for=10ms", "`sped` has no network threads to stall"),
+        ("--arch mt-pool:4 --accept hermes", "the kernel steers connections only to network threads"),
+        ("--arch symped:65 --accept hermes", "it steers to at most 64 network threads"),
+        ("--arch symped:1000 --accept reuseport-cpu", "gives each connection to the worker of a CPU"),
         ("--arch mt-pool:100", "100 threads need 124 descriptors, which exceeds the limit of 64"),
         ("--arch mt-pool:40 --accept exclusive", "40 threads need 104 descriptors, which exceeds the limit of 64"),
     ] {
@@ -496,6 +545,11 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(server_does_not_outlive_its_parent));
     cases.pools(&["mt-pool:4", "mp-prefork:4"], case!(pool_with_each_accept_strategy_leaves_no_child));
     cases.accepting(case!(network_threads_accept_by_themselves));
+    let (name, check) = case!(steered_connections_reach_each_network_thread);
+    cases.steered(Accept::ReuseportLeast, case!(stalled_thread_serves_later_and_counts_its_connections));
+    for accept in [Accept::Single, Accept::ReuseportLeast, Accept::Hermes] {
+        cases.steered(accept, (&format!("{name}::{accept}"), move |it| check(it, accept)));
+    }
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(full_pool_queues_the_next_connection));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_stops_while_connections_wait));
     cases.pools(&["mp-prefork:2"], case!(crashed_prefork_child_is_replaced_and_counted));

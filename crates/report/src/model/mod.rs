@@ -8,7 +8,7 @@
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
 //!   of servers in one window
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
-//! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
+//! - [`balance`]: connections and CPU time of network threads; [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
 //! - [`run_diff`]: two runs; [`history`]: many runs
 //! - [`advice`]: the best of many architectures for an objective
@@ -16,6 +16,7 @@
 
 pub mod advice;
 pub mod axis;
+pub mod balance;
 pub mod capacity;
 pub mod client_tail;
 pub mod conclusion;

@@ -9,6 +9,7 @@ use server::{Accept, Controllers, ReadBudget};
 use stats::sequential::Decision;
 use stats::{Block, Distribution, Estimate, Ratio};
 
+use super::balance::Balance;
 use super::cost::CostBreakdown;
 use super::stream::Streams;
 
@@ -117,6 +118,9 @@ pub struct Row {
     pub cost: Option<Cost>,
     #[serde(rename = "why")]
     pub(crate) breakdown: Option<CostBreakdown>,
+    /// `None` unless the server has several network threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
     /// The metric relative to the best row; `None` for rows that are not ranked. The best row has no interval.
     pub(crate) ratio: Option<Ratio>,
     /// The blocks of the metric in the repeats that estimates use: median service time in nanoseconds, or transactions per

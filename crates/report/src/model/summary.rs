@@ -10,6 +10,7 @@ use serde::Serialize;
 use server::ServerCounters;
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
 
+use super::balance::Balance;
 use super::client_tail;
 use super::cost::CostBreakdown;
 use super::interleaving;
@@ -244,6 +245,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         clients_from: client_tail::clients_from(&late),
         cost: cost(&counters, requests, blocks.estimate(&records, Figure::CpuPerRequest)),
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
+        balance: Balance::of(&counters),
         service,
         service_p50_ns: p50(Figure::Service),
         service_p99_ns: Estimate::of(&row_blocks.p99),

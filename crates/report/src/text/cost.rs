@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use server::metrics::{OTHER, Syscall, comparable_kinds};
 
+use super::balance;
 use super::medium::Medium;
 use super::table::of_parts;
 use crate::format;
@@ -34,6 +35,7 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
         lines.push(medium.heading(&format!("Cost of a request by the servers' counters: {title}")));
         lines.push(table(rows, medium));
         lines.extend(about_delays(rows).map(|text| medium.prose(&text)));
+        lines.extend(balance::render(rows, medium));
         lines.extend(two_counts(rows, medium));
         if let Some(best) = comparison.ranked().next() {
             let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some() && !row.is_placebo);

@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`medium`]: the two media; [`style`]: colours; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of
 //!   doubtful quantiles
-//! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
+//! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins, with `balance`;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
 //! - [`advice`]: races; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
@@ -14,6 +14,7 @@
 
 pub mod advice;
 mod along;
+mod balance;
 mod boxplot;
 pub mod calibration;
 pub mod capacity;

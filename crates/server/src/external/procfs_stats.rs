@@ -128,6 +128,7 @@ impl ProcfsStats {
             memory_kernel_bytes: platform::memory_kernel_bytes(),
             batch_jobs: None,
             admitted_per_s: None,
+            network_threads: Vec::new(),
             totals: Totals {
                 cpu_user_ns: self.cpu_user_ns,
                 cpu_system_ns: self.cpu_system_ns,

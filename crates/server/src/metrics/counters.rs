@@ -29,8 +29,34 @@ pub struct Snapshot {
     /// Requests that admission control admits per second; `None` while it admits all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_per_s: Option<u64>,
+    /// The figures of each network thread, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_threads: Vec<ThreadFigures>,
     /// The figures that only grow.
     pub totals: Totals,
+}
+
+/// The figures of a network thread. All but the connections only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadFigures {
+    /// Connections that are open.
+    pub connections: u64,
+    /// Connections that the thread got.
+    pub assigned: u64,
+    /// CPU time in nanoseconds; `None` where the system does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
+}
+
+impl ThreadFigures {
+    /// The increase since `before`, with the connections of `before`.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            connections: before.connections,
+            assigned: self.assigned.saturating_sub(before.assigned),
+            cpu_ns: self.cpu_ns.zip(before.cpu_ns).map(|(now, before)| now.saturating_sub(before)),
+        }
+    }
 }
 
 /// Defines [`Totals`] and the increase of each of its figures.
@@ -108,6 +134,8 @@ totals! {
         unsent,
         /// Datagrams dropped because a port's socket was full; `None` where the system does not report it.
         dropped,
+        /// Connections that waited for the end of a stall, once for each stall; `None` without stalls.
+        hung,
         /// Children that crashed or were killed.
         crashed,
         /// Events that waits reported.
@@ -178,6 +206,10 @@ pub struct ServerCounters {
     /// Threads and children that served or waited for a connection at the start of the window.
     #[serde(default)]
     pub workers: u64,
+    /// The figures of each network thread, if there are several: connections open at the start of the window, and the increase of
+    /// the other figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_threads: Vec<ThreadFigures>,
     /// User memory per connection, in bytes, above that of the server before its first connection; `None` where the system does
     /// not report it.
     pub memory_user_bytes_per_connection: Option<f64>,
@@ -214,6 +246,12 @@ impl ServerCounters {
             window_ns: end.at_ns.saturating_sub(start.at_ns),
             connections: start.connections_open,
             workers: start.workers,
+            network_threads: end
+                .network_threads
+                .iter()
+                .zip(&start.network_threads)
+                .map(|(end, start)| end.since(start))
+                .collect(),
             memory_user_bytes_per_connection: per_connection(connected.memory_user_bytes, ready.memory_user_bytes),
             memory_kernel_bytes_per_connection: per_connection(
                 connected.memory_kernel_bytes,

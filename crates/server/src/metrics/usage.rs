@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use crate::metrics::counters::Totals;
-use crate::metrics::workers::Workers;
+use crate::metrics::counters::{ThreadFigures, Totals};
+use crate::metrics::workers::{Slot, Workers};
 use crate::platform;
 
 /// Gives the calling thread priority over serving threads until dropped. Without it, among hundreds of busy processes, a long
@@ -43,6 +43,21 @@ pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
     let reaped = workers.reaped();
     add_children(totals, &reaped);
     workers.processes().into_iter().for_each(|pid| add_children(totals, &platform::child_totals(pid)));
+}
+
+/// The figures of each network thread; empty unless there are several.
+pub fn network_threads(workers: &Workers) -> Vec<ThreadFigures> {
+    let figures = |slot: &Slot| {
+        let counters = &slot.counters;
+        let thread = counters.network_thread()?;
+        // Read `assigned` last, so that the difference is never negative.
+        let ended = counters.ended.get();
+        let assigned = counters.assigned.get();
+        let connections = assigned.saturating_sub(ended);
+        Some(ThreadFigures { connections, assigned, cpu_ns: platform::thread_cpu_ns(thread) })
+    };
+    let threads: Vec<_> = workers.taken().filter_map(figures).collect();
+    if threads.len() > 1 { threads } else { Vec::new() }
 }
 
 pub(crate) fn add_children(totals: &mut Totals, used: &Totals) {

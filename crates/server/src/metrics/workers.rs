@@ -96,17 +96,23 @@ pub struct Counters {
     pub bytes_in: Counter,
     pub bytes_out: Counter,
     pub accepted: Counter,
+    /// Connections that a network thread got, whether it accepted them or not.
+    pub assigned: Counter,
     /// Connections that ended.
     pub ended: Counter,
     pub refused: Counter,
     pub rejected: Counter,
     pub timed_out: Counter,
+    /// Connections that waited for the end of a stall.
+    pub hung: Counter,
     pub ignored: Counter,
     pub unsent: Counter,
     /// Crashes of children in this slot. Only the reaper counts them.
     pub crashed: Counter,
     pub events: Counter,
     syscalls: [Counter; Syscall::ALL.len()],
+    /// The id of the network thread that has the slot; 0 if another thread or process has it.
+    network_thread: AtomicU32,
     submitted: [Counter; Operation::ALL.len()],
     completed: [Counter; Operation::ALL.len()],
 }
@@ -120,6 +126,16 @@ impl Counters {
     #[inline]
     pub fn syscalls_of(&self, kind: Syscall, count: u64) {
         self.syscalls[kind as usize].add(count);
+    }
+
+    /// Marks the thread with this id, which is not 0, as the network thread that has the slot.
+    pub fn begin_network_thread(&self, id: u32) {
+        self.network_thread.store(id, Relaxed);
+    }
+
+    /// The id of the network thread that has the slot; `None` if another thread or process has it.
+    pub fn network_thread(&self) -> Option<u32> {
+        Some(self.network_thread.load(Relaxed)).filter(|id| *id != 0)
     }
 
     #[inline]
@@ -335,7 +351,7 @@ impl Workers {
             macro_rules! add {
                 ($($count:ident)*) => { $(*totals.$count.get_or_insert(0) += counters.$count.get();)* };
             }
-            add!(requests bytes_in bytes_out accepted refused rejected timed_out ignored unsent crashed events);
+            add!(requests bytes_in bytes_out accepted refused rejected timed_out hung ignored unsent crashed events);
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
             for (sum, counter) in sums.zip(figures) {

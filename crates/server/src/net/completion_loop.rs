@@ -16,10 +16,12 @@ use super::datagrams;
 use super::idle_sweep::IdleSweep;
 use super::payload::{HandOff, Message};
 use super::staged::{self, NetworkContext, NetworkLoop};
+use super::stall::Stalls;
 use super::table::ConnectionTable;
 use super::{ACCEPTS, ServerContext};
 use crate::completion::{Completion, CompletionEvent, Datagrams, Done, Received};
 use crate::metrics::workers::Syscall;
+use crate::platform;
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::token::Token;
@@ -104,17 +106,28 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.accept(listener.as_raw_fd())?;
         }
         let mut done = Vec::with_capacity(M::DONE_MAX);
+        self.network.counters.begin_network_thread(platform::thread_id());
+        let mut state = self.network.worker_state();
+        let mut stalls = Stalls::default();
         self.network.started.thread_ready();
         loop {
+            if let Some(state) = &mut state {
+                state.end_turn(self.network.counters);
+            }
             self.mechanism.wait(&mut done, self.arrivals.is_empty())?;
             self.network.counters.events.add(done.len() as u64);
+            if let Some(state) = &state {
+                state.begin_turn(done.len());
+            }
+            let is_received = |done: &&Done| matches!(done.event, CompletionEvent::Received(_));
+            stalls.begin_turn(self.network.counters, || done.iter().filter(is_received).count() as u64);
             let alone = done.len() == 1;
             for Done { token, event } in done.drain(..) {
                 match event {
                     CompletionEvent::Readable if token == Token::STOP => return Ok(()),
                     CompletionEvent::Readable if token == Token::CLOCK => self.sweep_idle()?,
                     CompletionEvent::Readable => {
-                        if self.handle_messages()? {
+                        if self.handle_messages(&mut stalls)? {
                             return Ok(());
                         }
                     }
@@ -124,6 +137,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 }
             }
             self.admit_arrivals()?;
+            stalls.end_turn(self.network.counters, self.network.context);
         }
     }
 
@@ -135,7 +149,9 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 self.network.refuse(io);
                 continue;
             }
-            match (self.admit(io)?, is_counted) {
+            let is_admitted = self.admit(io)?;
+            self.network.counters.assigned.add(u64::from(is_admitted || is_counted));
+            match (is_admitted, is_counted) {
                 (true, false) => self.network.counters.accepted.add(1),
                 (false, true) => self.network.counters.ended.add(1),
                 (true, true) | (false, false) => {}
@@ -162,7 +178,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     }
 
     /// Returns whether to stop.
-    fn handle_messages(&mut self) -> io::Result<bool> {
+    fn handle_messages(&mut self, stalls: &mut Stalls) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
@@ -173,6 +189,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 Message::Connection(io) => self.arrivals.push_back((io, true)),
                 Message::Stop => return Ok(true),
                 Message::CheckLimits => self.end_overdue()?,
+                Message::Stall => stalls.request(),
                 // Only payload threads send these, and there are none.
                 Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
@@ -465,6 +482,7 @@ mod tests {
             connections_max: 1,
             read_budget: ReadBudget::default(),
             controllers: Controllers::default(),
+            stall: None,
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {

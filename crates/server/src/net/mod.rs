@@ -15,6 +15,7 @@ pub mod pool;
 mod queue;
 pub mod ready_loop;
 mod staged;
+mod stall;
 mod table;
 #[cfg(test)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the pools' and runtimes' tests use it"))]
@@ -37,6 +38,7 @@ use crate::spec::accept::Accept;
 use crate::spec::controllers::Controllers;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
+use crate::spec::stall::Stall;
 
 /// The most connections that a serving thread accepts in a turn. A full turn delays other connections by about 0.1 ms.
 pub(crate) const ACCEPTS: usize = 32;
@@ -69,6 +71,7 @@ pub struct ServerContext<'a> {
     pub connections_max: usize,
     pub read_budget: ReadBudget,
     pub controllers: Controllers,
+    pub stall: Option<Stall>,
     /// The channel that gets a message once all initial workers are ready.
     pub started: std::sync::mpsc::Sender<()>,
 }

@@ -119,6 +119,7 @@ pub(super) enum Message {
     Resume(Token),
     End(Token),
     CheckLimits,
+    Stall,
     Stop,
 }
 

@@ -77,7 +77,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
         });
         let outcome = started.and_then(|()| match context.accept {
             Accept::Single => hand_over(context, &given_to),
-            Accept::Shared | Accept::Reuseport | Accept::Exclusive => {
+            _ => {
                 context.notify_started();
                 context.wait_for_stop()
             }
@@ -176,13 +176,13 @@ impl<'a> ConnectionSource<'a> {
         Ok(match context.accept {
             Accept::Single => Self::Handed(pipe),
             Accept::Shared => Self::Shared(context.listener),
-            Accept::Reuseport => Self::Own(socket::listen_reuseport(context.listener)?),
             Accept::Exclusive => {
                 let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
                 let interest = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
                 epoll::add(&epoll, context.listener, epoll::EventData::new_u64(0), interest)?;
                 Self::Watched { epoll, listener: context.listener }
             }
+            _ => Self::Own(socket::listen_reuseport(context.listener)?),
         })
     }
 

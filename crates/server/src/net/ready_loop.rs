@@ -14,9 +14,11 @@ use super::connection::ReadBuffer;
 use super::datagrams;
 use super::payload::{Action, HandOff, Inline, Message, Payload};
 use super::staged::{self, NetworkContext, NetworkLoop};
+use super::stall::Stalls;
 use super::table::ConnectionTable;
 use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Syscall;
+use crate::platform;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
 use crate::service::buffered::Buffered;
 use crate::service::with_service;
@@ -118,6 +120,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             self.watch(mailbox.descriptor(), Token::MAILBOX)?;
         }
         let mut ready = Vec::with_capacity(descriptors_max);
+        counters.begin_network_thread(platform::thread_id());
+        let mut state = self.network.worker_state();
+        let mut stalls = Stalls::default();
         started.thread_ready();
         loop {
             // Do not block while there are connections to admit or read.
@@ -126,11 +131,22 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Trigger::Edge => self.accept_after,
                 Trigger::Level => None,
             };
+            let timeout = match &mut state {
+                Some(state) => {
+                    state.end_turn(counters);
+                    timeout.or(state.wait_max())
+                }
+                None => timeout,
+            };
             // `spin` makes no wait call; this counts its check of the stop descriptor.
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
             self.mechanism.count_irregular(counters);
             counters.events.add(ready.len() as u64);
+            if let Some(state) = &state {
+                state.begin_turn(ready.len());
+            }
+            stalls.begin_turn(counters, || ready.iter().filter(|event| event.token.is_connection()).count() as u64);
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
                     (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
@@ -141,7 +157,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                         _ => {}
                     },
                     (Token::MAILBOX, _) => {
-                        if self.handle_messages()? {
+                        if self.handle_messages(&mut stalls)? {
                             return Ok(());
                         }
                     }
@@ -157,6 +173,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 self.read_on()?;
             }
             self.payload.end_turn(counters);
+            stalls.end_turn(counters, self.network.context);
         }
     }
 
@@ -176,6 +193,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Accepted::Connection(io) => {
                     if self.admit(io) {
                         self.network.counters.accepted.add(1);
+                        self.network.counters.assigned.add(1);
                     }
                 }
                 Accepted::None => {}
@@ -204,6 +222,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     fn admit_arrivals(&mut self) {
         for _ in 0..ACCEPTS {
             let Some(io) = self.arrivals.pop_front() else { return };
+            self.network.counters.assigned.add(1);
             if !self.admit(io) {
                 self.network.counters.ended.add(1);
             }
@@ -226,7 +245,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     /// Returns whether to stop.
-    fn handle_messages(&mut self) -> io::Result<bool> {
+    fn handle_messages(&mut self, stalls: &mut Stalls) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         if M::REPORTS_ALL && mailbox.is_empty() {
             return Ok(false);
@@ -240,6 +259,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Message::Resume(token) => self.settle(token, Action::Watch(Some(Interest::Read)))?,
                 Message::End(token) => self.end(token)?,
                 Message::CheckLimits => self.end_overdue()?,
+                Message::Stall => stalls.request(),
                 Message::Stop => return Ok(true),
             }
         }

@@ -13,10 +13,12 @@ use wire::Service;
 use super::controllers::{self, Admission, Pool, ThreadControl};
 use super::payload::{self, Ended, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
+use super::stall;
 use super::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::metrics::workers::{Counters, Syscall};
-use crate::platform::pin;
+use crate::platform::{self, pin};
 use crate::service::limits;
+use crate::socket::steering::{Steering, WorkerState};
 use crate::socket::{self, Accepted, Acceptor, PAUSE};
 use crate::spec::accept::Accept;
 use crate::spec::model::{NetworkStage, PayloadStage};
@@ -28,6 +30,8 @@ pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
     pub(super) shares_listener: bool,
+    /// The state by which the kernel steers connections to this thread.
+    pub(super) steering: Option<(&'a Steering, usize)>,
     /// Readable when the server must stop; `None` in threads that get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
@@ -44,6 +48,10 @@ impl<'a, S> NetworkContext<'a, S> {
         let Some(listener) = self.listener else { return Ok(None) };
         rustix::io::ioctl_fionbio(listener, nonblocking)?;
         Acceptor::new(listener, nonblocking, self.counters).map(Some)
+    }
+
+    pub(super) fn worker_state(&self) -> Option<WorkerState<'a>> {
+        self.steering.map(|(steering, number)| steering.worker(number))
     }
 
     /// Whether the server is full. Always false in a thread without a mailbox: its table enforces the limit.
@@ -91,6 +99,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         service,
         listener: Some(context.listener),
         shares_listener: false,
+        steering: None,
         stop: Some(context.stop),
         mailbox: None,
         context,
@@ -105,9 +114,13 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         return F::inline(network);
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
-    let own = if context.accept == Accept::Reuseport { networks } else { 0 };
+    let own = if context.accept.has_own_listeners() { networks } else { 0 };
     let shares_listener = context.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
+    let steering = Steering::start(context.accept, &listeners)?;
+    let steering = steering.as_ref();
+    let cpus_of = |number: usize| cpus_of_network(context, number);
+    let cpus: Vec<Vec<usize>> = (0..networks).map(cpus_of).collect();
     let queues: Vec<Jobs<_>> = (0..queues).map(|_| Jobs::new()).collect();
     let pools: Vec<Pool> = controllers
         .pool
@@ -139,6 +152,11 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             let count = move || limits::count_ticks(tick, context.workers.ticks(), &running, notify);
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
+        let (_stalling, stalling) = mpsc::channel();
+        if let (Some(stall), Some(mailbox)) = (context.stall, mailboxes.first()) {
+            let request = move || stall::request_stalls(stall, mailbox, &stalling);
+            thread::Builder::new().name("stalls".into()).spawn_scoped(scope, request)?;
+        }
         let mut cursor = 0;
         let (group, queues, pools, control) = (&group, &queues, &pools, &control);
         let start_payload = move |cursor: &mut usize, at: usize| {
@@ -158,8 +176,10 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
                 PayloadStage::Threads => &queues[..],
                 PayloadStage::Paired => &queues[number..=number],
             };
-            group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
-                let own = NetworkContext { listener, shares_listener, stop: None, mailbox, counters, ..network };
+            let steering = steering.map(|steering| (steering, number));
+            group.start(scope, &mut cursor, format!("network-{number}"), &cpus[number], move |counters| {
+                let own =
+                    NetworkContext { listener, shares_listener, steering, stop: None, mailbox, counters, ..network };
                 run_network::<F, S>(own, queues, closings, admission).map(|()| Ended::Stopped)
             })?;
         }
@@ -191,6 +211,12 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         }
     })?;
     group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// The CPUs of a network thread: those of its stage or, if connections are chosen by CPU, its own.
+fn cpus_of_network(context: &ServerContext<'_>, number: usize) -> Vec<usize> {
+    let is_own = context.accept.chooses_by_cpu() && platform::cpus().contains(&number);
+    if context.cpus.network.is_empty() && is_own { vec![number] } else { context.cpus.network.clone() }
 }
 
 /// Descriptors besides those of connections and network threads, such as the listener and inherited ones.

@@ -169,6 +169,7 @@ impl Fixture {
             cpus: &self.cpus,
             read_budget: ReadBudget::default(),
             controllers: Controllers::default(),
+            stall: None,
             connections_max: 200,
             started,
         };

@@ -35,6 +35,15 @@ pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Co
     }
 }
 
+/// A number other than 0, because thread ids are not needed: [`thread_cpu_ns`] has no figures.
+pub(crate) fn thread_id() -> u32 {
+    1
+}
+
+pub(crate) fn thread_cpu_ns(_thread: u32) -> Option<u64> {
+    None
+}
+
 /// The CPUs that the calling thread may run on; empty, because they are unknown.
 pub(crate) fn cpus() -> Vec<usize> {
     Vec::new()

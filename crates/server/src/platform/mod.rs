@@ -55,6 +55,12 @@ pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
     }
 }
 
+/// The number of CPUs of this host that run.
+pub(crate) fn cpus_online() -> usize {
+    // SAFETY: sysconf(3) only reads.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
+
 /// Raises a soft limit to the hard one, or to the highest value that the system accepts.
 pub(crate) fn raise_limit(resource: Resource) {
     let maximum = rustix::process::getrlimit(resource).maximum;

@@ -3,6 +3,8 @@
 pub(crate) mod destination;
 pub mod ports;
 pub(crate) mod spare_fd;
+#[cfg_attr(not(target_os = "linux"), path = "no_steering.rs")]
+pub(crate) mod steering;
 pub mod unix;
 
 use std::collections::hash_map::RandomState;

@@ -22,15 +22,29 @@ pub enum Accept {
     /// All workers wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the worker that began to wait
     /// last. A network thread then accepts up to 32 waiting connections; a worker of a pool accepts one.
     Exclusive,
+    /// Like [`Accept::Reuseport`], but the CPU that processes the client's SYN chooses: CPU N worker N, modulo the workers. A
+    /// classic BPF program chooses (SO_ATTACH_REUSEPORT_CBPF).
+    ReuseportCpu,
+    /// Like [`Accept::ReuseportCpu`], by the socket option SO_INCOMING_CPU.
+    IncomingCpu,
+    /// Like [`Accept::Reuseport`], but an eBPF program chooses the worker with the fewest connections.
+    ReuseportLeast,
+    /// Like [`Accept::Reuseport`], but the hash chooses only among workers that do not hang and have few connections and events
+    /// (Hermes, SIGCOMM 2025). Each worker reports these and chooses the eligible workers, which an eBPF program reads.
+    Hermes,
 }
 
 impl Accept {
     /// Every strategy with its name and its description in `muxbench list`.
-    pub const ALL: [(Self, &'static str, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Single, "single", "one thread accepts for all workers"),
         (Self::Shared, "shared", "all workers block in accept4 on one listener"),
         (Self::Reuseport, "reuseport", "a listener for each worker (SO_REUSEPORT), chosen by the kernel's hash"),
         (Self::Exclusive, "exclusive", "all workers wait with EPOLLEXCLUSIVE on one listener, then accept"),
+        (Self::ReuseportCpu, "reuseport-cpu", "as reuseport, chosen by the CPU that gets the SYN (classic BPF)"),
+        (Self::IncomingCpu, "incoming-cpu", "as reuseport-cpu, by SO_INCOMING_CPU"),
+        (Self::ReuseportLeast, "reuseport-least", "as reuseport, the worker with the fewest connections (eBPF)"),
+        (Self::Hermes, "hermes", "as reuseport, without workers that hang or have many connections (eBPF)"),
     ];
 
     /// The default strategy of `model`.
@@ -41,7 +55,7 @@ impl Accept {
     /// Checks whether the strategy supports `listen`.
     pub fn check_address(self, listen: &Address) -> Result<(), String> {
         match (self, listen) {
-            (Self::Reuseport, Address::Unix(_)) => Err(format!(
+            (accept, Address::Unix(_)) if accept.has_own_listeners() => Err(format!(
                 "cannot use the accept strategy `{self}` on a Unix socket: the kernel distributes TCP connections only; \
                  choose shared or exclusive, or listen on TCP"
             )),
@@ -49,9 +63,24 @@ impl Accept {
         }
     }
 
+    /// Whether each worker has a listener of its own.
+    pub fn has_own_listeners(self) -> bool {
+        !matches!(self, Self::Single | Self::Shared | Self::Exclusive)
+    }
+
+    /// Whether the CPU that processes a client's SYN chooses the worker.
+    pub fn chooses_by_cpu(self) -> bool {
+        matches!(self, Self::ReuseportCpu | Self::IncomingCpu)
+    }
+
+    /// Whether the workers' state steers new connections.
+    pub fn steers_by_state(self) -> bool {
+        matches!(self, Self::ReuseportLeast | Self::Hermes)
+    }
+
     /// Whether each worker has a listener or an epoll instance of its own.
     pub(crate) fn takes_a_descriptor(self) -> bool {
-        matches!(self, Self::Reuseport | Self::Exclusive)
+        self.has_own_listeners() || self == Self::Exclusive
     }
 
     /// The number of descriptors that a pool of `size` threads uses, including its connections.

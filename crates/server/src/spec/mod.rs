@@ -5,3 +5,4 @@ pub mod controllers;
 pub mod mechanism;
 pub mod model;
 pub mod read_budget;
+pub mod stall;

@@ -59,6 +59,7 @@ fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
         connections_max: 64,
         read_budget_bytes: ReadBudget::default(),
         controllers: Controllers::default(),
+        stall: None,
         limits: Limits::default(),
         count_syscalls: false,
     }

@@ -255,13 +255,19 @@ impl Serve {
     }
 
     /// Sends SIGTERM. Returns the exit status and the totals that the server prints at its end.
-    pub fn stop(mut self) -> (ExitStatus, Value) {
+    pub fn stop(self) -> (ExitStatus, Value) {
+        let (status, snapshot) = self.stop_with_snapshot();
+        (status, snapshot["totals"].clone())
+    }
+
+    /// Stops the server; returns its exit status and its last snapshot.
+    pub fn stop_with_snapshot(mut self) -> (ExitStatus, Value) {
         rustix::process::kill_process(self.pid(), Signal::TERM).unwrap();
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap();
         let last: Value = serde_json::from_str(rest.lines().last().unwrap_or("null")).unwrap();
-        (status, last["snapshot"]["totals"].clone())
+        (status, last["snapshot"].clone())
     }
 }
 
