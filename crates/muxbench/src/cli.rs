@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, report, reproduce,
-    run, serve, sweep,
+    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference, report,
+    reproduce, run, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -96,6 +96,7 @@ commands! {
     Relay(relay::Args) => relay::run,
     Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, command())),
     Man(docs::ManArgs) => |args| succeeded(docs::man(args, command())),
+    Reference(reference::Args) => |args| succeeded(reference::run(args, help::arranged(Cli::command(), 80))),
 }
 
 fn succeeded(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
@@ -159,6 +160,8 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use xtask::commands::{self, Place};
+
     use super::*;
 
     /// Parses a command line, and returns its conflict with `--resume`.
@@ -271,6 +274,30 @@ mod tests {
 
     fn parsed(line: &str) -> String {
         format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    #[test]
+    fn commands_of_documents_are_valid() {
+        let shown = commands::of_documents().unwrap().into_iter().filter(|shown| shown.program == "muxbench");
+        let shown: Vec<_> = shown.filter(|shown| !shown.arguments.is_empty()).collect();
+        assert!(shown.len() > 100, "only {} commands are shown", shown.len());
+        let mut command = Cli::command();
+        for shown in shown {
+            let line = ["muxbench".to_owned()].into_iter().chain(shown.arguments.clone());
+            let error = match command.try_get_matches_from_mut(line) {
+                Ok(matches) => {
+                    let (name, matches) = matches.subcommand().unwrap();
+                    conflict_with_resume(command.find_subcommand(name).unwrap(), matches)
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => None,
+                // In the text, arguments may be missing or placeholders.
+                Err(error) => (shown.place != Place::Text
+                    || error.kind() != ErrorKind::MissingRequiredArgument
+                        && !shown.arguments.iter().any(|word| commands::is_placeholder(word)))
+                .then(|| error.to_string()),
+            };
+            assert_eq!(error, None, "{}: {:?}", shown.source, shown.arguments);
+        }
     }
 
     #[test]
