@@ -1,6 +1,9 @@
 //! The commands that documents show: in blocks of `console`, and in the text.
 
-use std::{fs, io};
+use std::{fs, io, iter};
+
+use clap::ArgMatches;
+use clap::error::ErrorKind;
 
 use crate::root;
 
@@ -31,6 +34,29 @@ pub struct Shown {
     pub program: String,
     /// The arguments of the program, without redirections.
     pub arguments: Vec<String>,
+}
+
+impl Shown {
+    /// Parses the arguments. Returns nothing for a command that prints help, or in the text for an incomplete one.
+    ///
+    /// # Errors
+    /// When the command line is invalid.
+    pub fn parse(&self, command: &mut clap::Command) -> Result<Option<ArgMatches>, String> {
+        let line = iter::once(&self.program).chain(&self.arguments);
+        let error = match command.try_get_matches_from_mut(line) {
+            Ok(matches) => return Ok(Some(matches)),
+            Err(error) => error,
+        };
+        let is_incomplete = match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => return Ok(None),
+            ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
+            _ => self.arguments.iter().any(|word| is_placeholder(word)),
+        };
+        if self.place == Place::Text && is_incomplete {
+            return Ok(None);
+        }
+        Err(format!("{}: {} {}: {error}", self.source, self.program, self.arguments.join(" ")))
+    }
 }
 
 /// Returns the commands of all documents except the changelog, whose commands may belong to earlier versions.
@@ -119,7 +145,7 @@ fn command(words: &[String]) -> Option<(String, Vec<String>)> {
 }
 
 /// Returns whether a word may be a placeholder, such as `ADDRESS` or `FILE`.
-pub fn is_placeholder(word: &str) -> bool {
+fn is_placeholder(word: &str) -> bool {
     word.chars().any(|letter| letter.is_ascii_uppercase()) && !word.chars().any(|letter| letter.is_ascii_lowercase())
 }
 
@@ -146,6 +172,26 @@ mod tests {
             ("a.md:14", Place::Run, "xtask test --fast"),
         ];
         assert_eq!(found, expected.map(|(source, place, line)| (source.to_owned(), place, line.to_owned())));
+    }
+
+    #[test]
+    fn only_commands_in_the_text_may_be_incomplete() {
+        let mut command = clap::Command::new("xtask")
+            .arg(clap::arg!(--rate <N>).value_parser(clap::value_parser!(u32)))
+            .arg(clap::arg!(<FILE>));
+        let mut parse = |place, line: &str| {
+            let arguments = line.split_whitespace().map(str::to_owned).collect();
+            Shown { source: "a.md:1".into(), place, program: "xtask".into(), arguments }.parse(&mut command)
+        };
+        assert!(parse(Place::Block, "a.toml --rate 7").unwrap().is_some());
+        for line in ["--rate 7", "a.toml --rate RATE"] {
+            assert!(parse(Place::Text, line).unwrap().is_none(), "{line}");
+            assert!(parse(Place::Block, line).unwrap_err().starts_with("a.md:1: xtask "), "{line}");
+        }
+        for line in ["a.toml --rate x", "a.toml --speed"] {
+            assert!(parse(Place::Text, line).is_err(), "{line}");
+        }
+        assert!(parse(Place::Block, "--help").unwrap().is_none());
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use xtask::commands::{self, Place};
+    use xtask::commands;
 
     use super::*;
 
@@ -283,20 +283,10 @@ mod tests {
         assert!(shown.len() > 100, "only {} commands are shown", shown.len());
         let mut command = Cli::command();
         for shown in shown {
-            let line = ["muxbench".to_owned()].into_iter().chain(shown.arguments.clone());
-            let error = match command.try_get_matches_from_mut(line) {
-                Ok(matches) => {
-                    let (name, matches) = matches.subcommand().unwrap();
-                    conflict_with_resume(command.find_subcommand(name).unwrap(), matches)
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => None,
-                // In the text, arguments may be missing or placeholders.
-                Err(error) => (shown.place != Place::Text
-                    || error.kind() != ErrorKind::MissingRequiredArgument
-                        && !shown.arguments.iter().any(|word| commands::is_placeholder(word)))
-                .then(|| error.to_string()),
-            };
-            assert_eq!(error, None, "{}: {:?}", shown.source, shown.arguments);
+            let Some(matches) = shown.parse(&mut command).unwrap_or_else(|error| panic!("{error}")) else { continue };
+            let (name, matches) = matches.subcommand().unwrap();
+            let conflict = conflict_with_resume(command.find_subcommand(name).unwrap(), matches);
+            assert_eq!(conflict, None, "{}: {:?}", shown.source, shown.arguments);
         }
     }
 

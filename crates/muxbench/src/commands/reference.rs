@@ -93,8 +93,8 @@ fn experiments(schema: &Value) -> String {
     let mut tables = vec![(String::new(), schema)];
     while let Some((path, table)) = tables.pop() {
         let title = if path.is_empty() { "Top level".to_owned() } else { format!("`[{path}]`") };
-        let about = if path.is_empty() { String::new() } else { description(table) };
-        let _ = write!(page, "\n## {title}\n\n{about}\n\n| key | value | meaning |\n|---|---|---|\n");
+        let about = if path.is_empty() { String::new() } else { format!("{}\n\n", description(table)) };
+        let _ = write!(page, "\n## {title}\n\n{about}| key | value | meaning |\n|---|---|---|\n");
         let mut inner = Vec::new();
         for (key, node) in table["properties"].as_object().into_iter().flatten() {
             let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
@@ -230,7 +230,7 @@ mod tests {
         assert!(count > 80, "{count} keys");
         for row in [
             "| `repeats` | number | The number of repeats of each trial,",
-            "| `rate` | rate, or a list | The rate in requests per second",
+            "| `rate` | number, or a list | The rate in requests per second",
             "| `service` | `fixed`, `kv`, `http`, `udp`, `stream` | ",
             "| `measure` | time | ",
             "\n## `[workload.http.requests]`\n",

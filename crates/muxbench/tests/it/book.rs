@@ -78,7 +78,8 @@ fn marked_commands_of_documents_run() {
         let mut words: Vec<String> =
             shown.arguments.iter().map(|word| word.replace(OWN_SERVER, &server.address.to_string())).collect();
         if ["compare", "load"].contains(&&*words[0]) {
-            for (long, short, value) in SHORTER {
+            let repeats = (words[0] == "compare").then_some(("--repeats", "", "1"));
+            for (long, short, value) in SHORTER.into_iter().chain(repeats) {
                 if !words.iter().any(|word| word == long || word == short) {
                     words.extend([long.to_owned(), value.to_owned()]);
                 }
