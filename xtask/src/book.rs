@@ -13,6 +13,13 @@ use crate::root;
 /// The pages of `muxbench reference`, in the folder `docs/reference`.
 const REFERENCE: [&str; 4] = ["commands", "experiments", "results", "exit-codes"];
 
+/// Changes of mdBook's pages for readers without a mouse: the role of a button, and the keyboard in blocks that scroll.
+const ACCESSIBLE: [(&str, &str); 3] = [
+    ("<label id=\"mdbook-sidebar-toggle\"", "<label id=\"mdbook-sidebar-toggle\" role=\"button\""),
+    ("<div class=\"table-wrapper\"", "<div class=\"table-wrapper\" tabindex=\"0\""),
+    ("<pre><code class=\"", "<pre><code tabindex=\"0\" class=\""),
+];
+
 /// Builds the book in `folder` and returns the folder of its pages. `muxbench` is the binary that prints the reference.
 ///
 /// # Errors
@@ -44,9 +51,27 @@ pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     check_summary(&source, &summary)?;
     book.build()?;
     let pages = book.build_dir_for("html");
+    make_accessible(&pages)?;
     let broken = broken_links(&pages)?;
     ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
     Ok(pages)
+}
+
+/// Changes all pages. An error says that mdBook writes pages in another way.
+fn make_accessible(pages: &Path) -> anyhow::Result<()> {
+    for path in crate::files(pages, "html")? {
+        let mut text = fs::read_to_string(&path)?;
+        for (before, after) in ACCESSIBLE {
+            let is_expected = path == pages.join("index.html");
+            ensure!(
+                !is_expected || text.contains(before),
+                "no page has `{before}`; adapt ACCESSIBLE to mdBook's pages"
+            );
+            text = text.replace(before, after);
+        }
+        write(&path, &text)?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
