@@ -160,7 +160,8 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use xtask::commands;
+    use clap::builder::StyledStr;
+    use xtask::commands::{self, Shown};
 
     use super::*;
 
@@ -276,9 +277,28 @@ mod tests {
         format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
     }
 
+    /// Returns the examples in the help of all commands.
+    fn examples() -> Vec<Shown> {
+        let all = Cli::command();
+        let helps = all.get_subcommands().map(|command| (command.get_name(), command.get_after_help()));
+        let with_prompts = |help: &StyledStr| {
+            let line = |line: &str| match line.trim() {
+                line if line.starts_with("muxbench ") || line.starts_with("sudo ") => format!("$ {line}\n"),
+                line => format!("{line}\n"),
+            };
+            help.to_string().lines().map(line).collect::<String>()
+        };
+        let helps = helps.chain([("help", all.get_after_long_help())]);
+        let found = helps.filter_map(|(name, help)| Some((name, with_prompts(help?))));
+        found.flat_map(|(name, lines)| commands::of_text(name, &format!("```console\n{lines}```\n"))).collect()
+    }
+
     #[test]
-    fn commands_of_documents_are_valid() {
-        let shown = commands::of_documents().unwrap().into_iter().filter(|shown| shown.program == "muxbench");
+    fn commands_of_documents_and_help_are_valid() {
+        let examples = examples();
+        assert!(examples.len() > 50, "only {} examples", examples.len());
+        let shown = commands::of_documents().unwrap().into_iter().chain(examples);
+        let shown = shown.filter(|shown| shown.program == "muxbench");
         let shown: Vec<_> = shown.filter(|shown| !shown.arguments.is_empty()).collect();
         assert!(shown.len() > 100, "only {} commands are shown", shown.len());
         let mut command = Cli::command();
