@@ -1,5 +1,7 @@
 //! Parts of `cargo xtask` that tests of the source tree use too.
 
+pub mod book;
+pub mod commands;
 pub mod cycles;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +10,18 @@ use std::{fs, io};
 /// Returns the workspace folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
+}
+
+/// Returns the paths of all documents: those in the workspace folder, and those below `docs`.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn documents() -> io::Result<Vec<PathBuf>> {
+    let top = fs::read_dir(root())?.flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = top.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    found.sort();
+    found.extend(files(&root().join("docs"), "md")?);
+    Ok(found)
 }
 
 /// Returns the files below a folder with this extension, sorted; build folders (`target`) are left out.

@@ -12,8 +12,8 @@ mod environment;
 mod hostile;
 mod soak;
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitCode};
 
 use check::{audit, cross, fuzz, loom, sanitize};
 use clap::Parser;
@@ -38,6 +38,8 @@ enum Command {
     Cross,
     /// Checks hand-offs between threads with loom, in target/loom
     Loom,
+    /// Builds the book in target/book and prints the folder of its pages
+    Book,
     /// Prints the files of each crate that use each other, with the used names
     Cycles,
     Fuzz(fuzz::Fuzz),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),
+        Command::Book => book().map(|folder| print(&folder)),
         Command::Cycles => print_cycles(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
@@ -76,9 +79,35 @@ fn main() -> ExitCode {
     }
 }
 
+/// Builds the book with the muxbench of this workspace.
+fn book() -> anyhow::Result<PathBuf> {
+    let mut build = process::Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "muxbench"]).current_dir(xtask::root());
+    command::run(&mut build)?;
+    xtask::book::build(&xtask::root().join("target/debug/muxbench"), &xtask::root().join("target/book"))
+}
+
 fn print_cycles() -> anyhow::Result<()> {
     for (name, cycles) in cycles::of_workspace(xtask::root())? {
         cycles.iter().for_each(|cycle| println!("{name}: {cycle}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use xtask::commands;
+
+    use super::*;
+
+    #[test]
+    fn tasks_in_documents_exist() {
+        let shown = commands::of_documents().unwrap().into_iter().filter(|shown| shown.program == "xtask");
+        let mut command = Command::command();
+        let errors: Vec<_> = shown.map(|shown| shown.parse(&mut command).err()).collect();
+        assert!(errors.len() > 10, "only {} tasks are shown", errors.len());
+        let errors: Vec<String> = errors.into_iter().flatten().collect();
+        assert!(errors.is_empty(), "{}", errors.join("\n"));
+    }
 }

@@ -140,11 +140,7 @@ fn broken_links(folder: &Path, text: &str) -> Vec<String> {
 
 #[test]
 fn links_of_documents_lead_to_files() {
-    let mut documents = Vec::new();
-    for folder in [root().to_owned(), root().join("docs"), root().join("docs/decisions")] {
-        let entries = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
-        documents.extend(entries.filter(|path| path.extension().is_some_and(|it| it == "md")));
-    }
+    let documents = xtask::documents().unwrap();
     assert!(documents.len() > 10);
     for path in documents {
         let broken = broken_links(path.parent().unwrap(), &fs::read_to_string(&path).unwrap());

@@ -28,7 +28,8 @@ use crate::columnar::{Column, Kind, ROWS_PER_GROUP, Table};
 use crate::files;
 use crate::model::Trial;
 
-const SCHEMA: &str = "message samples {
+/// The schema of a file, in Parquet's notation.
+pub const SCHEMA: &str = "message samples {
     required int64 planned_ns; optional int64 sent_ns; optional int64 complete_ns; required int64 connection;
     optional int64 scheduler_ns; optional int64 driver_ns; optional int64 arrived_ns;
     optional int64 hardware_service_ns; required int64 client;

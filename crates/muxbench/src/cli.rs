@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, report, reproduce,
-    run, serve, sweep,
+    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference, report,
+    reproduce, run, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -96,6 +96,7 @@ commands! {
     Relay(relay::Args) => relay::run,
     Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, command())),
     Man(docs::ManArgs) => |args| succeeded(docs::man(args, command())),
+    Reference(reference::Args) => |args| succeeded(reference::run(args, help::arranged(Cli::command(), 80))),
 }
 
 fn succeeded(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
@@ -159,6 +160,9 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::builder::StyledStr;
+    use xtask::commands::{self, Shown};
+
     use super::*;
 
     /// Parses a command line, and returns its conflict with `--resume`.
@@ -271,6 +275,39 @@ mod tests {
 
     fn parsed(line: &str) -> String {
         format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    /// Returns the examples in the help of all commands.
+    fn examples() -> Vec<Shown> {
+        let all = Cli::command();
+        let helps = all.get_subcommands().map(|command| (command.get_name(), command.get_after_help()));
+        let with_prompts = |help: &StyledStr| {
+            let line = |line: &str| match line.trim() {
+                line if line.starts_with("muxbench ") || line.starts_with("sudo ") => format!("$ {line}\n"),
+                line => format!("{line}\n"),
+            };
+            help.to_string().lines().map(line).collect::<String>()
+        };
+        let helps = helps.chain([("help", all.get_after_long_help())]);
+        let found = helps.filter_map(|(name, help)| Some((name, with_prompts(help?))));
+        found.flat_map(|(name, lines)| commands::of_text(name, &format!("```console\n{lines}```\n"))).collect()
+    }
+
+    #[test]
+    fn commands_of_documents_and_help_are_valid() {
+        let examples = examples();
+        assert!(examples.len() > 50, "only {} examples", examples.len());
+        let shown = commands::of_documents().unwrap().into_iter().chain(examples);
+        let shown = shown.filter(|shown| shown.program == "muxbench");
+        let shown: Vec<_> = shown.filter(|shown| !shown.arguments.is_empty()).collect();
+        assert!(shown.len() > 100, "only {} commands are shown", shown.len());
+        let mut command = Cli::command();
+        for shown in shown {
+            let Some(matches) = shown.parse(&mut command).unwrap_or_else(|error| panic!("{error}")) else { continue };
+            let (name, matches) = matches.subcommand().unwrap();
+            let conflict = conflict_with_resume(command.find_subcommand(name).unwrap(), matches);
+            assert_eq!(conflict, None, "{}: {:?}", shown.source, shown.arguments);
+        }
     }
 
     #[test]

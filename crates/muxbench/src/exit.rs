@@ -18,6 +18,9 @@ type Meaning = (u8, &'static str);
 
 const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
 
+/// The codes of all commands.
+const EVERY: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
+
 /// The codes of commands, besides or instead of those of all commands.
 const OWN: [(&[&str], &[Meaning]); 8] = [
     (
@@ -45,11 +48,20 @@ const OWN: [(&[&str], &[Meaning]); 8] = [
 /// Lists the exit codes of a command for its help.
 pub fn described(command: &str) -> String {
     let own = OWN.iter().find(|(commands, _)| commands.contains(&command)).map_or(&[][..], |(_, own)| own);
-    let every: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
     let is_common = |(code, _): &&Meaning| own.iter().all(|(other, _)| other != code);
-    let codes = every.iter().filter(is_common).chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
+    let codes = EVERY.iter().filter(is_common).chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
     let of_child = if command == "lab" { "\n       otherwise the code of the command in the lab" } else { "" };
     format!("Exit codes:{}{of_child}", codes.collect::<String>())
+}
+
+/// Returns all exit codes as a table in Markdown.
+pub fn table() -> String {
+    let row = |commands: &str, (code, meaning): &Meaning| format!("| {commands} | {code} | {meaning} |\n");
+    let quoted = |commands: &[&str]| commands.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let every = EVERY.iter().map(|meaning| row("all, unless listed below", meaning));
+    let own = OWN.iter().flat_map(|(commands, own)| own.iter().map(move |meaning| row(&quoted(commands), meaning)));
+    let lab = "| `lab` | other | the code of the command in the lab |\n";
+    format!("| command | code | meaning |\n|---|---|---|\n{}{lab}", every.chain(own).collect::<String>())
 }
 
 /// Prints the command that finishes an interrupted run, and returns the exit code.

@@ -26,13 +26,15 @@ pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
     };
     let targets: Vec<String> = entry("graph", "targets")?.try_into().with_context(place)?;
     let licences: Vec<String> = entry("licenses", "allow")?.try_into().with_context(place)?;
+    let exceptions: Vec<Exception> = entry("licenses", "exceptions")?.try_into().with_context(place)?;
     let metadata = metadata(&targets)?;
     let (ours, others): (Vec<&Package>, Vec<&Package>) =
         metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
     ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
     print_summary(&metadata, &others)?;
     println!("allowed licences: {}", licences.join(", "));
-    let mut errors: Vec<String> = others.iter().filter_map(|package| licence(package, &licences)).collect();
+    let mut errors: Vec<String> =
+        others.iter().filter_map(|package| licence(package, &licences, &exceptions)).collect();
     let mut report = |level: &str, findings: Vec<String>| {
         match level {
             "deny" => errors.extend(findings),
@@ -144,11 +146,21 @@ fn wildcards(package: &Package) -> impl Iterator<Item = String> {
         .map(|it| format!("{}: it accepts any version of {}; name a version", package.name, it.name))
 }
 
+/// Licences that are allowed for one crate only.
+#[derive(Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: Vec<String>,
+}
+
 /// Returns an error if a package's licence is not allowed.
-fn licence(package: &Package, allowed: &[String]) -> Option<String> {
+fn licence(package: &Package, allowed: &[String], exceptions: &[Exception]) -> Option<String> {
+    let own = exceptions.iter().filter(|exception| exception.name == *package.name).flat_map(|it| &it.allow);
+    let allowed: Vec<String> = allowed.iter().chain(own).cloned().collect();
     let name = format!("{} {}", package.name, package.version);
     let Some(terms) = &package.license else { return Some(format!("{name}: its manifest names no licence")) };
-    refusal(terms, allowed).map(|reason| format!("{name}: {reason}"))
+    refusal(terms, &allowed).map(|reason| format!("{name}: {reason}"))
 }
 
 /// Returns an error if these terms are not allowed. Old manifests write `/` instead of `OR`.

@@ -16,7 +16,8 @@ use crate::model::TrialRecord;
 /// Increases when older versions of muxbench cannot read the database.
 const SCHEMA_VERSION: i64 = 2;
 
-const SCHEMA: &str = "CREATE TABLE trials (
+/// A row for each finished trial.
+const TRIALS: &str = "CREATE TABLE trials (
     trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL,
     repeat INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, service_p50_ns INTEGER, service_p99_ns INTEGER,
     lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
@@ -30,6 +31,9 @@ const CHECKSUMS: &str =
 const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
 )";
+
+/// The tables of `muxbench.db`.
+pub const SCHEMA: [&str; 3] = [TRIALS, CHECKSUMS, HEADERS];
 
 /// The timeouts of reads and of commits while another program locks the database.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,7 +109,7 @@ pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
 pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> {
     let database = Connection::open(path)?;
     prepare(&database)?;
-    let tables = format!("{SCHEMA}; {CHECKSUMS}; {HEADERS}; PRAGMA user_version = {SCHEMA_VERSION}");
+    let tables = format!("{}; PRAGMA user_version = {SCHEMA_VERSION}", SCHEMA.join("; "));
     database.execute_batch(&tables)?;
     put_header(&database, header)?;
     database.busy_timeout(COMMIT_TIMEOUT)?;

@@ -24,6 +24,7 @@ use crate::model::{Run, RunHeader, TrialRecord};
 use database::Access;
 use found::Found;
 
+pub use database::SCHEMA;
 pub use folders::{is_run, latest, runs};
 pub use found::{header, read};
 

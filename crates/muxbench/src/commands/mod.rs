@@ -16,6 +16,7 @@ pub mod load;
 pub mod observe;
 pub mod overload;
 pub mod plan;
+pub mod reference;
 #[cfg(target_os = "linux")]
 pub mod relay;
 pub mod report;

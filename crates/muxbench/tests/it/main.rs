@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod accept;
 mod advise;
+mod book;
 mod cases;
 mod common;
 mod conformance;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     cases::run(&[
         accept::cases,
         advise::cases,
+        book::cases,
         conformance::cases,
         controllers::cases,
         examples::cases,

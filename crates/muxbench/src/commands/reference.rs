@@ -1,0 +1,274 @@
+//! `muxbench reference`: pages of the book, generated from the code.
+
+use std::fmt::Write;
+
+use clap::{Command, ValueEnum};
+use harness::spec::Experiment;
+use harness::{samples, store};
+use serde_json::Value;
+
+use crate::{exit, output};
+
+/// Print a page of the reference as Markdown
+#[derive(Debug, clap::Args)]
+#[command(
+    hide = true,
+    after_help = "Examples:
+  muxbench reference experiments   # all keys of experiment files"
+)]
+pub struct Args {
+    /// Name of the page
+    #[arg(value_enum)]
+    page: Page,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Page {
+    /// The commands with all their flags
+    Commands,
+    /// The keys of experiment files
+    Experiments,
+    /// The columns of stored results
+    Results,
+    /// The exit codes
+    ExitCodes,
+}
+
+/// The columns of `samples/NNNN.parquet`.
+const SAMPLES: [(&str, &str); 9] = [
+    ("planned_ns", "the planned send (t1)"),
+    ("sent_ns", "the actual send (t2); null: never sent"),
+    ("complete_ns", "the last byte of the response (t3); null: never answered"),
+    ("connection", "the number of the connection"),
+    ("scheduler_ns", "kernel timestamp: the request enters the packet scheduler"),
+    ("driver_ns", "kernel timestamp: the request enters the driver"),
+    ("arrived_ns", "kernel timestamp: the response arrives"),
+    ("hardware_service_ns", "the service time by the clock of the network interface"),
+    ("client", "the number of the client process"),
+];
+
+/// The columns of the table `trials` in `muxbench.db`.
+const TRIALS: [(&str, &str); 12] = [
+    ("trial", "the number of the trial in the plan"),
+    ("architecture", "the architecture, `exec:NAME` or `target:NAME`"),
+    ("connections", "the number of connections"),
+    ("rate_per_s", "the requested rate; null in a closed loop"),
+    ("repeat", "the number of the repeat, from 0"),
+    ("verdict", "`valid`, `saturated`, `client-limited`, `unsteady` or `failed`"),
+    ("reason", "the reason of the verdict"),
+    ("service_p50_ns", "the median service time"),
+    ("service_p99_ns", "the 99th percentile of the service time"),
+    ("lag_p99_ns", "the 99th percentile of the send delay"),
+    ("rate_achieved_per_s", "responses per second"),
+    ("record", "the whole record of the trial, as JSON"),
+];
+
+pub fn run(args: &Args, all: Command) -> anyhow::Result<()> {
+    output::print_raw(match args.page {
+        Page::Commands => commands(all),
+        Page::Experiments => experiments(&Experiment::schema()),
+        Page::Results => results(),
+        Page::ExitCodes => format!("# Exit codes\n\n{}", exit::table()),
+    })
+}
+
+fn commands(mut all: Command) -> String {
+    all.build();
+    let mut page =
+        "# Commands\n\nEach section is the output of `--help`. `-h` shows only the most used flags.\n".to_owned();
+    for command in all.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+        let help = command.render_long_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        // Writing to a string cannot fail.
+        let _ = write!(page, "\n## muxbench {}\n\n```text\n{}\n```\n", command.get_name(), lines.join("\n"));
+    }
+    page
+}
+
+/// Returns the page of all keys, with a section for each table.
+fn experiments(schema: &Value) -> String {
+    let mut page = "# Experiment files\n\nAn experiment file is TOML. All keys are optional: a missing key has the value of the \
+                    preset `compare`, or the default below. `muxbench plan --schema` prints this page's source, a JSON Schema.\n"
+        .to_owned();
+    let mut tables = vec![(String::new(), schema)];
+    while let Some((path, table)) = tables.pop() {
+        let title = if path.is_empty() { "Top level".to_owned() } else { format!("`[{path}]`") };
+        let about = if path.is_empty() { String::new() } else { format!("{}\n\n", description(table)) };
+        let _ = write!(page, "\n## {title}\n\n{about}| key | value | meaning |\n|---|---|---|\n");
+        let mut inner = Vec::new();
+        for (key, node) in table["properties"].as_object().into_iter().flatten() {
+            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let value = value(schema, node);
+            let default = match node.get("default") {
+                Some(Value::String(text)) if !text.is_empty() => format!(" Default: `{text}`."),
+                Some(scalar @ (Value::Number(_) | Value::Bool(_))) => format!(" Default: `{scalar}`."),
+                _ => String::new(),
+            };
+            let _ = writeln!(page, "| `{key}` | {} | {}{default} |", value.name, description(node));
+            inner.extend(value.table.map(|(end, table)| (place + end, table)));
+        }
+        tables.extend(inner.into_iter().rev());
+    }
+    page
+}
+
+/// Returns the description of a node on one line.
+fn description(node: &Value) -> String {
+    let text = node["description"].as_str().unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace(" - ", "; ")
+}
+
+/// A kind of value.
+struct Kind<'a> {
+    name: String,
+    /// For a table: the end of its path, and its schema.
+    table: Option<(&'static str, &'a Value)>,
+}
+
+/// Returns the kind of value that a node of the schema allows.
+fn value<'a>(schema: &'a Value, node: &'a Value) -> Kind<'a> {
+    let kind = |name: &str| Kind { name: name.into(), table: None };
+    if let Some(reference) = node["$ref"].as_str() {
+        let name = reference.rsplit('/').next().unwrap_or_default();
+        let found = value(schema, &schema["$defs"][name]);
+        let is_named = found.name == TEXT && !matches!(name, "string" | "BodySpec");
+        return Kind { name: if is_named { in_words(name) } else { found.name }, ..found };
+    }
+    if let Some(choices) = ["anyOf", "oneOf"].iter().find_map(|key| node[*key].as_array()) {
+        let mut kinds = choices.iter().filter(|choice| choice["type"] != "null").map(|choice| value(schema, choice));
+        let Some(first) = kinds.next() else { return kind("") };
+        let names = kinds.fold(first.name, |names, next| {
+            if next.name == format!("list of {names}") {
+                format!("{names}, or a list")
+            } else {
+                format!("{names}, {}", next.name)
+            }
+        });
+        return Kind { name: names, table: first.table };
+    }
+    let quoted = |value: &Value| format!("`{}`", value.as_str().unwrap_or_default());
+    if let Some(choices) = node["enum"].as_array() {
+        return kind(&choices.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    }
+    if node["const"].is_string() {
+        return kind(&quoted(&node["const"]));
+    }
+    let is = |name: &str| {
+        node["type"] == name || node["type"].as_array().is_some_and(|all| all.iter().any(|each| each == name))
+    };
+    if is("object") {
+        let each = &node["additionalProperties"];
+        let (end, table) = if each.is_object() {
+            (".NAME", value(schema, each).table.map(|(_, table)| table))
+        } else {
+            ("", Some(node))
+        };
+        return Kind { name: "table".into(), table: table.map(|table| (end, table)) };
+    }
+    if is("array") {
+        let each = value(schema, &node["items"]);
+        return Kind { name: format!("list of {}", each.name), table: each.table };
+    }
+    kind(match () {
+        () if is("boolean") => "`true` or `false`",
+        () if is("integer") || is("number") => "number",
+        () => TEXT,
+    })
+}
+
+/// The kind of a string without a name.
+const TEXT: &str = "text";
+
+/// Returns the name of a type in words: `BatchControl` is `batch control`.
+fn in_words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
+}
+
+fn results() -> String {
+    let rows = |columns: &[(&str, &str)]| -> String {
+        let rows: Vec<String> = columns.iter().map(|(name, about)| format!("| `{name}` | {about} |\n")).collect();
+        format!("| column | content |\n|---|---|\n{}", rows.concat())
+    };
+    format!(
+        "# Stored results\n\n[Results and reports](../results.md) lists the files of a run.\n\n## Samples\n\n\
+         `samples/NNNN.parquet` has a row for each request of the window. All columns are 64-bit integers. Times are nanoseconds \
+         from the start of the window. The file's key-value metadata has all parameters of the trial.\n\n{}\n\
+         ```text\n{}\n```\n\n## Database\n\n`muxbench.db` has a row of `trials` for each finished trial. Times are nanoseconds. \
+         `checksums` has a checksum of each record, and `header` a copy of `run.json`.\n\n{}\n```sql\n{}\n```\n",
+        rows(&SAMPLES),
+        samples::SCHEMA.replace("\n    ", "\n  "),
+        rows(&TRIALS),
+        store::SCHEMA.map(|table| format!("{};", table.replace("\n    ", "\n  "))).join("\n"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use serde_json::Map;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn every_key_of_the_schema_is_on_the_page() {
+        let schema = Experiment::schema();
+        let page = experiments(&schema);
+        let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+        let mut count = 0;
+        for key in tables.filter_map(|table| table["properties"].as_object()).flat_map(Map::keys) {
+            assert!(page.contains(&format!("\n| `{key}` | ")), "{key}");
+            count += 1;
+        }
+        assert!(count > 80, "{count} keys");
+        for row in [
+            "| `repeats` | number | The number of repeats of each trial,",
+            "| `rate` | number, or a list | The rate in requests per second",
+            "| `service` | `fixed`, `kv`, `http`, `udp`, `stream` | ",
+            "| `measure` | time | ",
+            "\n## `[workload.http.requests]`\n",
+            "\n## `[exec.NAME]`\n",
+        ] {
+            assert!(page.contains(row), "{row}\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_column_is_described() {
+        for (schema, columns) in [(samples::SCHEMA, &SAMPLES[..]), (store::SCHEMA[0], &TRIALS)] {
+            let inner = schema.split_once(['{', '(']).unwrap().1;
+            let ends = [';', ',', '}', ')'];
+            let declared = inner.split(ends).map(str::trim).filter(|it| !it.is_empty());
+            // SQLite writes the name first, Parquet last.
+            let names: Vec<&str> = declared
+                .filter_map(|it| {
+                    if it.starts_with(|c: char| c.is_lowercase()) && it.contains("int64") {
+                        it.split(' ').nth(2)
+                    } else {
+                        it.split(' ').next()
+                    }
+                })
+                .collect();
+            let described: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, described);
+        }
+    }
+
+    #[test]
+    fn every_command_and_exit_code_has_a_section() {
+        let page = commands(crate::help::arranged(Cli::command(), 80));
+        for command in Cli::command().get_subcommands() {
+            let title = format!("\n## muxbench {}\n\n```text\n", command.get_name());
+            assert_eq!(page.contains(&title), !command.is_hide_set(), "{title}");
+        }
+        let codes = exit::table();
+        assert!(codes.contains("| `gate` | 1 | the new build is slower |"), "{codes}");
+    }
+}

@@ -1,0 +1,207 @@
+//! The book: the documents, and the reference that muxbench prints, rendered by mdBook.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use mdbook_driver::MDBook;
+
+use crate::root;
+
+/// The pages of `muxbench reference`, in the folder `docs/reference`.
+const REFERENCE: [&str; 4] = ["commands", "experiments", "results", "exit-codes"];
+
+/// Changes of mdBook's pages for readers without a mouse: the role of a button, and the keyboard in blocks that scroll.
+const ACCESSIBLE: [(&str, &str); 3] = [
+    ("<label id=\"mdbook-sidebar-toggle\"", "<label id=\"mdbook-sidebar-toggle\" role=\"button\""),
+    ("<div class=\"table-wrapper\"", "<div class=\"table-wrapper\" tabindex=\"0\""),
+    ("<pre><code class=\"", "<pre><code tabindex=\"0\" class=\""),
+];
+
+/// Builds the book in `folder` and returns the folder of its pages. `muxbench` is the binary that prints the reference.
+///
+/// # Errors
+/// When a file cannot be read or written, `muxbench` fails, `SUMMARY.md` lacks a document, or a link leads nowhere.
+pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let source = folder.join("src");
+    if source.exists() {
+        fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
+    }
+    for path in crate::documents()? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        write(&source.join(page_name(path.strip_prefix(root())?)), &adapted(&path, &text))?;
+    }
+    for path in crate::files(&root().join("docs"), "png")? {
+        fs::copy(&path, source.join(path.strip_prefix(root())?)).with_context(|| path.display().to_string())?;
+    }
+    for page in REFERENCE {
+        let output = Command::new(muxbench).args(["reference", page]).output();
+        let output = output.with_context(|| format!("cannot run {}", muxbench.display()))?;
+        ensure!(output.status.success(), "`muxbench reference {page}` failed ({})", output.status);
+        write(&source.join(format!("docs/reference/{page}.md")), &String::from_utf8(output.stdout)?)?;
+    }
+    for name in ["book.toml", "book.css"] {
+        fs::copy(root().join("book").join(name), folder.join(name)).with_context(|| format!("book/{name}"))?;
+    }
+    let summary = fs::read_to_string(root().join("book/SUMMARY.md")).context("book/SUMMARY.md")?;
+    write(&source.join("SUMMARY.md"), &summary.replace("README.md)", "index.md)"))?;
+    let book = MDBook::load(folder)?;
+    check_summary(&source, &summary)?;
+    book.build()?;
+    let pages = book.build_dir_for("html");
+    make_accessible(&pages)?;
+    let broken = broken_links(&pages)?;
+    ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
+    Ok(pages)
+}
+
+/// Changes all pages. An error says that mdBook writes pages in another way.
+fn make_accessible(pages: &Path) -> anyhow::Result<()> {
+    for path in crate::files(pages, "html")? {
+        let mut text = fs::read_to_string(&path)?;
+        for (before, after) in ACCESSIBLE {
+            let is_expected = path == pages.join("index.html");
+            ensure!(
+                !is_expected || text.contains(before),
+                "no page has `{before}`; adapt ACCESSIBLE to mdBook's pages"
+            );
+            text = text.replace(before, after);
+        }
+        write(&path, &text)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let place = || path.display().to_string();
+    fs::create_dir_all(path.parent().with_context(place)?).with_context(place)?;
+    fs::write(path, text).with_context(place)
+}
+
+/// Returns the path of a document in the book. Web servers show `index.html` as the page of a folder.
+fn page_name(path: &Path) -> PathBuf {
+    if path.ends_with("README.md") { path.with_file_name("index.md") } else { path.to_owned() }
+}
+
+/// Returns an error if the summary lacks a document.
+fn check_summary(source: &Path, summary: &str) -> anyhow::Result<()> {
+    let summary = summary.replace("README.md)", "index.md)");
+    for path in crate::files(source, "md")? {
+        let name = path.strip_prefix(source)?.display().to_string();
+        let is_listed = name == "SUMMARY.md" || summary.contains(&format!("]({name})"));
+        ensure!(is_listed, "book/SUMMARY.md has no line `- [Title]({})`", name.replace("index.md", "README.md"));
+    }
+    Ok(())
+}
+
+/// Returns the text of a document for the book. Links to files that are not in the book, such as sources, become plain text.
+fn adapted(path: &Path, text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut adapted = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let link = part.split_once(')').map(|(target, rest)| (target, rest, page_of(path, target)));
+        match (link, adapted.rfind('[')) {
+            (Some((_, rest, None)), Some(start)) => {
+                adapted.remove(start);
+                adapted += rest;
+            }
+            (Some((_, rest, Some(page))), _) => adapted += &format!("]({page}){rest}"),
+            _ => adapted += &format!("]({part}"),
+        }
+    }
+    adapted
+}
+
+/// Returns the link to a page of the book; `None` if the target is a file of the workspace that is not in the book.
+fn page_of(document: &Path, target: &str) -> Option<String> {
+    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let is_page = [".md", ".png"].iter().any(|end| file.ends_with(end));
+    if is_page || !document.parent()?.join(file).exists() {
+        let page = page_name(Path::new(file)).display().to_string();
+        return Some(anchor.map_or(page.clone(), |anchor| format!("{page}#{anchor}")));
+    }
+    file.is_empty().then(|| target.to_owned())
+}
+
+/// Returns the links between pages that lead to no file or to no heading, as `page: link`.
+fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
+    let mut anchors = BTreeMap::new();
+    let mut links = Vec::new();
+    for path in crate::files(pages, "html")? {
+        let text = fs::read_to_string(&path)?;
+        let ids: BTreeSet<String> = values(&text, "id").map(str::to_owned).collect();
+        let found = values(&text, "href").chain(values(&text, "src"));
+        links.extend(found.map(|link| (path.clone(), link.to_owned())));
+        anchors.insert(path, ids);
+    }
+    let leads_nowhere = |(page, link): &(PathBuf, String)| {
+        if link.contains("://") || link.starts_with("data:") {
+            return false;
+        }
+        let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let file = if file.is_empty() { page.clone() } else { normal(&page.with_file_name(file)) };
+        let has_anchor = || anchors.get(&file).is_some_and(|ids| ids.contains(anchor));
+        !file.is_file() || !anchor.is_empty() && !has_anchor()
+    };
+    let broken = links.iter().filter(|link| leads_nowhere(link));
+    Ok(broken.map(|(page, link)| format!("{}: {link}", page.strip_prefix(pages).unwrap_or(page).display())).collect())
+}
+
+/// Returns the values of an attribute in a page.
+fn values<'a>(page: &'a str, attribute: &str) -> impl Iterator<Item = &'a str> {
+    let start = format!(" {attribute}=\"");
+    page.match_indices(&start)
+        .map(|(at, start)| at + start.len())
+        .collect::<Vec<_>>()
+        .into_iter()
+        .filter_map(|at| page[at..].split('"').next())
+}
+
+/// Resolves `..` in a path.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            normal.pop();
+        } else {
+            normal.push(part);
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_pages_or_become_text() {
+        let document = root().join("docs/decisions/README.md");
+        for (text, expected) in [
+            ("[a](../gate.md#github), [b](README.md)", "[a](../gate.md#github), [b](index.md)"),
+            ("see [`xtask`](../../xtask/src/lib.rs).", "see `xtask`."),
+            ("[x] [here](#one), [web](https://example.org/#a)", "[x] [here](#one), [web](https://example.org/#a)"),
+            ("a[0](1", "a[0](1"),
+        ] {
+            assert_eq!(adapted(&document, text), expected);
+        }
+    }
+
+    #[test]
+    fn broken_links_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = |name: &str, text: &str| write(&folder.path().join(name), text).unwrap();
+        page(
+            "a.html",
+            "<h1 id=\"top\"></h1><a href=\"in/b.html#one\">x</a><a href=\"#top\">x</a><a href=\"https://x.org\">",
+        );
+        page(
+            "in/b.html",
+            "<a href=\"../a.html\" id=\"one\"><img src=\"none.png\"><a href=\"../a.html#none\"><a href=\"#two\">",
+        );
+        let broken = broken_links(folder.path()).unwrap();
+        assert_eq!(broken, ["in/b.html: ../a.html#none", "in/b.html: #two", "in/b.html: none.png"]);
+    }
+}
