@@ -177,7 +177,6 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 /// The arguments of each bench of `bench all`.
 const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; architectures; gate; gather; fleet; lab; \
                     handoff; seda; server; server --arch epoll-et,io_uring --against epoll";
-                   server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]
 #[test]
