@@ -231,7 +231,7 @@ mod tests {
         for row in [
             "| `repeats` | number | The number of repeats of each trial,",
             "| `rate` | number, or a list | The rate in requests per second",
-            "| `service` | `fixed`, `kv`, `http`, `udp`, `stream` | ",
+            "| `service` | `fixed`, `kv`, ",
             "| `measure` | time | ",
             "\n## `[workload.http.requests]`\n",
             "\n## `[exec.NAME]`\n",
