@@ -138,6 +138,8 @@ models! {
         may;
         #[cfg(all(target_os = "linux", feature = "compio"))]
         compio;
+        #[cfg(all(target_os = "linux", feature = "monoio"))]
+        monoio;
     }
 }
 

@@ -2,20 +2,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
+use std::{io, thread};
 
 use rustix::io::Errno;
 use wire::Service;
 
 use crate::metrics::workers::Counters;
-use crate::net::ServerContext;
 use crate::net::connection::{Connection, Next};
+use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
@@ -234,6 +235,38 @@ pub async fn serve<S: Service, T: AsFd + Unpin>(
         })
         .await;
     }
+}
+
+/// Runs `run_one` in the calling thread and in the others that the server needs, until it is stopped. They share one listener.
+pub fn run_alike<S: Service + Sync + Send + 'static>(
+    name: &str,
+    context: &ServerContext<'_>,
+    service: S,
+    run_one: fn(&ServerContext<'_>, &Admission<'_, S>, &StartSignal<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let others = context.threads.map_or(0, |threads| threads.network - 1);
+    let tasks = TaskContext::new(context, service, others as usize)?;
+    let admission = Admission::new(context, tasks)?;
+    let started = StartSignal::new(context, others as usize + 1);
+    // When one thread ends, even by a panic, the other threads must stop accepting.
+    let end_all = || socket::shut_down(context.listener);
+    let run_one = || {
+        let _end = OnDrop(end_all);
+        run_one(context, &admission, &started)
+    };
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let spawned = (0..others).try_for_each(|_| {
+            let thread = thread::Builder::new().name(name.into());
+            threads.push(thread.spawn_scoped(scope, run_one)?);
+            Ok(())
+        });
+        let own = spawned.inspect_err(|_| end_all()).and_then(|()| run_one());
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+        };
+        threads.into_iter().map(join).fold(own, Result::and)
+    })
 }
 
 /// A duplicate of the listener's descriptor, which the runtime may close. Both descriptors share the mode `nonblocking`.

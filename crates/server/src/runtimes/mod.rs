@@ -10,16 +10,22 @@
 pub(crate) mod compio;
 #[cfg(all(target_os = "linux", feature = "may"))]
 pub(crate) mod may;
+#[cfg(all(target_os = "linux", feature = "monoio"))]
+pub(crate) mod monoio;
 #[cfg(all(target_os = "linux", feature = "smol"))]
 pub(crate) mod smol;
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 pub(crate) mod tokio;
 
 /// The cargo features of the runtimes, which are also the names of their models; they need not be compiled in.
-pub const FEATURES: &[&str] = if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio"] } else { &[] };
+pub const FEATURES: &[&str] =
+    if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio", "monoio"] } else { &[] };
 
-#[cfg(all(target_os = "linux", any(feature = "tokio", feature = "smol", feature = "may", feature = "compio")))]
+#[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, unused_macros, reason = "not every runtime needs all parts")]
 mod common;
-#[cfg(all(target_os = "linux", any(feature = "tokio", feature = "smol", feature = "may", feature = "compio")))]
+#[cfg(all(target_os = "linux", any(feature = "compio", feature = "monoio")))]
+mod owned;
+#[cfg(target_os = "linux")]
+#[allow(unused_imports, reason = "a build may have no runtime")]
 use common::*;

@@ -1,0 +1,122 @@
+//! monoio: tasks over io_uring; each thread has its own ring and tasks.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use monoio::buf::IoBuf;
+use monoio::io::{AsyncReadRent, AsyncWriteRent};
+use monoio::net::{TcpListener, UnixListener};
+use monoio::time::TimeDriver;
+use monoio::{IoUringDriver, Runtime, RuntimeBuilder};
+use wire::Service;
+
+use super::owned::{self, Unsent};
+use super::{Admission, Open, REST, accept, run_alike, with_listener};
+use crate::net::{ServerContext, StartSignal};
+use crate::platform::io_uring::refusal;
+use crate::spec::model::ModelRow;
+
+pub const ROW: ModelRow = ModelRow {
+    name: "monoio",
+    about: "a task per connection on monoio, in one thread or with :N in N threads, each with its own ring and \
+            connections; system calls not counted",
+    needs: "io_uring",
+    can_run: || runtime().map(drop).map_err(|error| refusal(&error, "Linux 5.6")),
+    ..ModelRow::RUNTIME
+};
+
+fn runtime() -> io::Result<Runtime<TimeDriver<IoUringDriver>>> {
+    RuntimeBuilder::<IoUringDriver>::new().enable_timer().build()
+}
+
+/// Runs the server in the calling thread until it is stopped.
+pub fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+    run_alike("monoio", context, service, run_one)
+}
+
+/// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
+fn run_one<S: Service>(
+    context: &ServerContext<'_>,
+    admission: &Admission<'_, S>,
+    started: &StartSignal<'_>,
+) -> io::Result<()> {
+    runtime()?.block_on(async {
+        with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
+            started.thread_ready();
+            let next = async || next().await.map(Socket);
+            let spawn = |open, Socket(stream)| drop(monoio::spawn(contain_panic(serve(open, stream))));
+            accept(admission, next, spawn, async || monoio::time::sleep(REST).await).await
+        })
+    })
+}
+
+/// Ends a task that panics. monoio does not catch panics, so one would end the thread with all its connections.
+async fn contain_panic(task: impl Future<Output = ()>) {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
+        polled.unwrap_or(Poll::Ready(()))
+    })
+    .await;
+}
+
+/// A stream of monoio, which has no `AsFd`.
+struct Socket<T>(T);
+
+impl<T: AsRawFd> AsFd for Socket<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the stream keeps its descriptor open.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
+
+// SAFETY: the bytes are in a box or belong to the service, so moving this value does not move them.
+unsafe impl<S: Service + 'static> IoBuf for Unsent<S> {
+    fn read_ptr(&self) -> *const u8 {
+        self.bytes().as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S: Service>(open: Open<S>, stream: impl AsyncReadRent + AsyncWriteRent + AsRawFd) {
+    // SAFETY: the stream lives until the connection has ended.
+    let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+    owned::serve(
+        open,
+        stream,
+        io,
+        async |stream, buffer| stream.read(buffer).await,
+        async |stream, unsent| stream.write(unsent).await,
+        |time| Box::pin(monoio::time::sleep(time)),
+    )
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::ACCEPTS;
+    use crate::net::testkit::{
+        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
+    };
+
+    #[test]
+    fn panicking_task_is_counted_and_others_continue() {
+        let fixture = Fixture::new();
+        let server = fixture.start("monoio", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(fixture, server);
+    }
+
+    #[test]
+    fn flood_of_connects_leaves_others_served() {
+        check_flood_leaves_others_served("monoio", None, ACCEPTS as u64, |context, record| run(context, Echo(record)));
+    }
+}
