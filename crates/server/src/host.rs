@@ -169,6 +169,7 @@ impl Server {
             .and_then(|()| config.architecture.can_bound_reads(config.read_budget_bytes, &config.service))
             .and_then(|()| config.controllers.check(model, config.architecture.threads))
             .and_then(|()| config.architecture.can_listen(&config.listen))
+            .and_then(|()| config.work.map_or(Ok(()), |work| work.check(&config.service)))
             .and_then(|()| config.stall.map_or(Ok(()), |stall| stall.check(model)));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;

@@ -24,6 +24,10 @@ pub trait Service {
     /// Marks `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
+    /// Performs the simulated work of completed requests, if the service has any. `works` says whether the requests of this
+    /// connection take work, once that is drawn.
+    fn work(&self, _conn: &Self::Conn, _requests: u64, _works: &mut Option<bool>) {}
+
     /// Whether the connection takes no more input and ends once everything is sent.
     fn is_over(&self, _conn: &Self::Conn) -> bool {
         false

@@ -100,6 +100,9 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             Controllers { .. } => "server.admission",
         };
         require(key, serve.controllers.check(architecture.model, architecture.threads));
+        if let Some(work) = serve.work {
+            require("workload.simulated-work", work.check(&serve.service));
+        }
         if let Some(stall) = serve.stall {
             require("server.stall", stall.check(architecture.model));
         }

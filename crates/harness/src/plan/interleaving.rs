@@ -79,7 +79,13 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
     let mut heat = 0;
     for mut contest in contests.into_iter().filter(|contest| contest.len() > 1) {
         let has_room = |group: &[usize]| have_room(group.iter().map(|&at| &trials[at]), host);
-        let in_order = |at: &usize| experiment.architectures.0.iter().position(|it| *it == trials[*at].architecture);
+        let in_order = |at: &usize| {
+            let (architecture, ours) = (&trials[*at].architecture, trials[*at].serve.ours());
+            let accepts = experiment.server.accept.as_ref();
+            let accept =
+                ours.zip(accepts).and_then(|(ours, accepts)| accepts.0.iter().position(|it| *it == ours.accept));
+            (experiment.architectures.0.iter().position(|it| it == architecture), accept)
+        };
         let reference = (0..contest.len()).min_by_key(|&at| (trials[contest[at]].is_placebo, in_order(&contest[at])));
         contest.swap(0, reference.expect("a contest has trials"));
         let Some(groups) = groups(&contest, |group| group.len() <= CONTESTANTS_MAX && has_room(group)) else {

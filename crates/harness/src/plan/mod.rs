@@ -121,8 +121,14 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     let architectures = &experiment.architectures.0;
-    let placebo = architectures.first().filter(|_| experiment.placebo).map(|it| (it, true));
-    let servers: Vec<_> = architectures.iter().map(|it| (it, false)).chain(placebo).collect();
+    // Accept strategies are options of our own servers only.
+    let with_accepts = |candidate| match candidate {
+        &Candidate::Ours(ours) => experiment.server.accepts(ours).into_iter().map(|it| (candidate, Some(it))).collect(),
+        _ => vec![(candidate, None)],
+    };
+    let servers: Vec<_> = architectures.iter().flat_map(with_accepts).map(|it| (it, false)).collect();
+    let placebo = servers.first().filter(|_| experiment.placebo).map(|(it, _)| (*it, true));
+    let servers: Vec<_> = servers.iter().copied().chain(placebo).collect();
     let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
     for repeat in 0..experiment.repeats.get() {
         // Each repeat runs all configurations once, in random order. This spreads the repeats of a configuration over the run.
@@ -132,9 +138,9 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
             0 => round.shuffle(&mut order),
             _ => round.reverse(),
         }
-        for &(load, (architecture, is_placebo)) in &round {
+        for &(load, (server, is_placebo)) in &round {
             let place = (&placement, fleet, &found);
-            let trial = trial(experiment, place, trials.len() as u32, repeat, load, architecture);
+            let trial = trial(experiment, place, trials.len() as u32, repeat, load, server);
             trials.push(Trial { is_placebo, ..trial });
         }
     }
@@ -192,7 +198,7 @@ fn trial(
     index: u32,
     repeat: u32,
     load: &LoadConfig,
-    architecture: &Candidate,
+    (architecture, accept): (&Candidate, Option<Accept>),
 ) -> Trial {
     let workload = workload(experiment, load);
     let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
@@ -229,7 +235,7 @@ fn trial(
     let serve = match architecture {
         Candidate::Ours(architecture) => ServerSpec::Ours(ServeConfig {
             architecture: *architecture,
-            accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
+            accept: accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: workload.service.clone(),
             listen,
             cpus: placement.server.clone(),

@@ -7,6 +7,7 @@ use server::{Architecture, ReadBudget};
 
 use super::*;
 use crate::model::network::{Applied, Links};
+use crate::spec::OneOrMany;
 use crate::spec::network::Network;
 use crate::spec::presets::PRESETS;
 use crate::spec::transport::Transport;
@@ -306,7 +307,7 @@ fn infeasible_pools_and_accept_strategies_state_reasons() {
         let mut experiment = preset.clone();
         experiment.architectures.0 = vec![architecture.parse().unwrap()];
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
-        experiment.server.accept = accept;
+        experiment.server.accept = accept.map(|accept| OneOrMany(vec![accept]));
         let plan = plan(&experiment, &Host::made_up()).unwrap();
         let accept = accept.map(|accept| format!(" {accept}")).unwrap_or_default();
         format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].infeasible)
@@ -334,7 +335,7 @@ fn transport_rejects_only_features_that_it_lacks() {
     assert!(reasons(&experiment)[0].starts_with("client.timestamps: "), "{:?}", reasons(&experiment));
     experiment.client.timestamps = Timestamps::Client;
     experiment.architectures.0 = vec!["mt-pool:30000".parse().unwrap()];
-    experiment.server.accept = Some(Accept::Reuseport);
+    experiment.server.accept = Some(OneOrMany(vec![Accept::Reuseport]));
     let found = reasons(&experiment);
     assert!(
         found.iter().any(|reason| reason.starts_with("server.accept: cannot use the accept strategy `reuseport`")),
@@ -482,11 +483,33 @@ fn spinning_architectures_cause_warnings_on_few_cpus() {
 }
 
 #[test]
+fn each_accept_strategy_is_planned_with_each_architecture() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.architectures.0 = ["symped:2", "mt-pool", "symped:3"].map(|name| name.parse().unwrap()).into();
+    experiment.server.accept = Some(OneOrMany(vec![Accept::Exclusive, Accept::Single]));
+    (experiment.placebo, experiment.repeats) = (true, std::num::NonZeroU32::MIN);
+    experiment.workload.connections.0.truncate(1);
+    let plan = plan(&experiment, &Host::made_up()).unwrap();
+    let mut labels: Vec<String> = plan.trials.iter().filter(|it| !it.is_reference).map(Trial::label).collect();
+    labels.sort();
+    let expected = [
+        "mt-pool (exclusive)",
+        "mt-pool (single)",
+        "symped:2/epoll",
+        "symped:2/epoll (exclusive)",
+        "symped:2/epoll (placebo, exclusive)",
+        "symped:3/epoll",
+        "symped:3/epoll (exclusive)",
+    ];
+    assert_eq!(labels, expected);
+}
+
+#[test]
 fn workers_of_cpus_without_client_cause_a_warning() {
     let warnings = |accept, architecture: &str, client: &str| {
         let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = vec![architecture.parse().unwrap()];
-        experiment.server.accept = Some(accept);
+        experiment.server.accept = Some(OneOrMany(vec![accept]));
         experiment.placement.server = Some("0-1".parse().unwrap());
         experiment.placement.client = Some(client.parse().unwrap());
         let cores = (0..4).map(|cpu| vec![cpu]).collect();

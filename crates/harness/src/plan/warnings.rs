@@ -34,7 +34,8 @@ pub(super) fn of_placement(
             crowded.join(", ")
         ));
     }
-    if let Some(accept) = experiment.server.accept.filter(|accept| accept.chooses_by_cpu()) {
+    let accepts = experiment.server.accept.iter().flat_map(|accepts| accepts.0.iter().copied());
+    for accept in accepts.filter(|accept| accept.chooses_by_cpu()) {
         warnings.extend(ours().filter_map(|it| unreached(accept, it, &placement.client)));
     }
     for architecture in ours() {

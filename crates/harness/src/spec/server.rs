@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::external::config::PLACEHOLDERS;
-use server::{Accept, Controllers, StageCpus};
+use server::{Accept, Architecture, Controllers, StageCpus};
 
 use super::controllers::{Admission, BatchControl, PoolControl};
+use super::one_or_many::OneOrMany;
 use super::schema::AcceptName;
 use super::stall::Stall;
 use super::transport::Transport;
@@ -18,9 +19,10 @@ use super::units::{Budget, Cpus, Time};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Server {
-    /// The way in which connections are accepted. By default `shared` for pools of threads or processes, otherwise `single`.
-    #[schemars(with = "Option<AcceptName>")]
-    pub accept: Option<Accept>,
+    /// The ways in which connections are accepted, each with every architecture. By default `shared` for pools of threads or
+    /// processes, otherwise `single`.
+    #[schemars(with = "Option<OneOrMany<AcceptName>>")]
+    pub accept: Option<OneOrMany<Accept>>,
     /// The CPUs of the accept thread, a subset of the server's. By default, all of them.
     pub accept_cpus: Option<Cpus>,
     /// The CPUs of the network threads.
@@ -48,6 +50,11 @@ pub struct Server {
 impl Server {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the accept strategies for an architecture.
+    pub fn accepts(&self, architecture: Architecture) -> Vec<Accept> {
+        self.accept.as_ref().map_or_else(|| vec![Accept::default_of(architecture.model)], |accepts| accepts.0.clone())
     }
 
     /// Returns the controllers of the payload stage.

@@ -221,8 +221,8 @@ units! {
         r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$";
     Bandwidth, "bandwidth", "bits per second, such as 1Gbit, 100Mbit or 500kbit",
         r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$";
-    Work, "simulated work", "cpu=TIME, busy=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential",
-        r"^(cpu|busy|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?$";
+    Work, "simulated work", "cpu=TIME, busy=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential,connections=10%",
+        r"^(cpu|busy|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?(, *connections=[0-9./% ]+)?$";
     Think, "think time", "0 or a time, such as 1ms or 1ms,exponential",
         r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?)$";
     Sizes, "range of sizes", "sizes from 1B to 4GiB, the lowest first, such as 10B..1000B or 100B",
@@ -327,6 +327,10 @@ impl Cpus {
 
 impl Work {
     fn read(text: &str) -> Option<Self> {
+        let (text, connections) = match text.split_once("connections=") {
+            Some((rest, share)) => (rest.trim().strip_suffix(',')?, Some(Share::read(share.trim())?.0)),
+            None => (text, None),
+        };
         let (work, exponential) = law(text)?;
         let (kind, time) = work.split_once('=')?;
         let kind = match kind.trim() {
@@ -335,7 +339,7 @@ impl Work {
             "sleep" => Kind::Sleep,
             _ => return None,
         };
-        Some(Self(server::Work { kind, time_ns: Time::read_above_0(time)?, exponential }))
+        Some(Self(server::Work { kind, time_ns: Time::read_above_0(time)?, exponential, connections }))
     }
 }
 
@@ -392,7 +396,8 @@ display! {
             Kind::Busy => "busy",
             Kind::Sleep => "sleep",
         };
-        write!(f, "{kind}={}{}", Time(self.0.time_ns), suffix(self.0.exponential))
+        write!(f, "{kind}={}{}", Time(self.0.time_ns), suffix(self.0.exponential))?;
+        self.0.connections.map_or(Ok(()), |share| write!(f, ",connections={}", Share(share)))
     };
     Sizes, |self, f| if self.least == self.most {
         self.least.fmt(f)
@@ -490,10 +495,23 @@ mod tests {
         for share in ["1/64", "1.5625%", "0.015625", "2/128"] {
             assert_eq!(share.parse(), Ok(Share(1.0 / 64.0)), "{share}");
         }
-        for work in ["cpu=50us", "busy=5us", "sleep=1ms", "cpu=1500ns,exponential"] {
+        for work in
+            ["cpu=50us", "busy=5us", "sleep=1ms", "cpu=1500ns,exponential", "cpu=1ms,exponential,connections=1/10"]
+        {
             assert_eq!(work.parse::<Work>().unwrap().to_string(), work);
         }
-        for wrong in ["", "cpu", "cpu=", "cpu=0", "cpu=50", "disk=1ms", "cpu=50us,", "cpu=50us,normal", "50us"] {
+        for wrong in [
+            "",
+            "cpu",
+            "cpu=",
+            "cpu=0",
+            "cpu=50",
+            "disk=1ms",
+            "cpu=50us,",
+            "cpu=50us,normal",
+            "50us",
+            "cpu=5us,connections=2",
+        ] {
             assert!(wrong.parse::<Work>().is_err(), "{wrong}");
         }
         for think in ["1ms", "1500ns,exponential", "0"] {

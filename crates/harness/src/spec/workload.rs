@@ -76,7 +76,8 @@ pub struct Workload {
     #[serde(skip_serializing_if = "is_default")]
     pub idle: OneOrMany<u32>,
     /// The simulated work of the server for each request, besides its I/O: cpu=TIME, busy=TIME (by the clock) or
-    /// sleep=TIME, optionally followed by ,exponential.
+    /// sleep=TIME, optionally followed by ,exponential and by ,connections=SHARE: only the requests of this share of the
+    /// connections take the work.
     #[serde(alias = "work")]
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.

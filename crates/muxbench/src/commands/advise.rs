@@ -150,6 +150,12 @@ impl Args {
                  --idle and --schedule, or try `muxbench compare`"
             );
         }
+        if let Some(accepts) = experiment.server.accept.as_ref().filter(|accepts| accepts.0.len() > 1) {
+            bail!(
+                "a race has one accept strategy, and this experiment has {}; give one value of --accept, or try `muxbench compare`",
+                accepts.0.len()
+            );
+        }
         Ok(experiment)
     }
 

@@ -21,7 +21,7 @@ use server::control::Event;
 use server::external::procfs_stats::{ProcfsStats, Root};
 #[cfg(target_os = "linux")]
 use server::metrics::counters::Totals;
-use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig};
+use server::{Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
@@ -162,9 +162,11 @@ fn forward<I: Iterator<Item = Message>>(
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
     let mut options = spec::Server::default();
     args.server.apply(&mut options);
+    let accepts = options.accepts(args.arch);
+    let &[accept] = &accepts[..] else { bail!("--accept: a server has one strategy, not {}; name one", accepts.len()) };
     let config = ServeConfig {
         architecture: args.arch,
-        accept: options.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
+        accept,
         service: service(args)?,
         work: args.simulated_work.map(|work| work.0),
         listen: args.listen.clone(),

@@ -8,7 +8,7 @@ use harness::spec::network::Network;
 use harness::spec::stall::Stall;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time, count};
-use harness::spec::{Client, Kv, Phases, Placement, Server};
+use harness::spec::{Client, Kv, OneOrMany, Phases, Placement, Server};
 use load::config::{ClockChoice, Pacing, Popularity, Roles, Timestamps};
 use server::Accept;
 use wire::stream::Direction;
@@ -36,12 +36,22 @@ macro_rules! flags {
     };
 }
 
+/// Parses accept strategies separated by commas.
+fn accepts(text: &str) -> Result<OneOrMany<Accept>, String> {
+    let accepts: Vec<Accept> = text.split(',').map(named).collect::<Result<_, _>>()?;
+    match (1..accepts.len()).find(|&at| accepts[..at].contains(&accepts[at])) {
+        Some(at) => Err(format!("{} appears twice; remove one", accepts[at])),
+        None => Ok(OneOrMany(accepts)),
+    }
+}
+
 flags! {
     ServerArgs, Server, "Server settings":
     /// Accept strategy, see `muxbench list` [default: single; for a pool shared]
     ///
-    /// single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least, hermes
-    accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
+    /// Any of single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least and hermes. An experiment takes
+    /// several, such as exclusive,hermes, and runs each architecture with each of them
+    accept: OneOrMany<Accept> = "ACCEPT" [value_parser = accepts];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     read_budget: Budget = "SIZE";
     /// SEDA's thread-pool controller for payload threads: on, or max=20,queue=100,interval=2s,idle=5s

@@ -194,14 +194,21 @@ impl ChangeKind {
 }
 
 impl RunDiff {
-    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. The
-    /// remaining trials match if their architectures are equal and their workloads differ only in their phases.
+    /// Compares two runs, finished or not. Trials match if their architectures, options and workloads are equal. The
+    /// remaining trials match if their architectures are equal and their workloads differ only in their phases, and then also
+    /// if their options differ.
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();
-        let is_same: [fn(&Workload, &Workload) -> bool; 2] = [|a, b| a == b, is_same_traffic];
-        for is_same in is_same {
-            let is_match = |a: &Trial, b: &Trial| a.architecture == b.architecture && is_same(&a.workload, &b.workload);
+        let is_equal: fn(&Workload, &Workload) -> bool = |a, b| a == b;
+        // A run may have an architecture with several options: then those with equal options match first.
+        for (needs_options, is_same) in
+            [(true, is_equal), (true, is_same_traffic), (false, is_equal), (false, is_same_traffic)]
+        {
+            let is_match = |a: &Trial, b: &Trial| {
+                let has_options = !needs_options || a.serve.options() == b.serve.options();
+                a.architecture == b.architecture && has_options && is_same(&a.workload, &b.workload)
+            };
             rest_a.retain(|group| {
                 let found = rest_b.iter().position(|other| is_match(group.first, other.first));
                 pairs.extend(found.map(|at| pair(group, rest_b.remove(at))));
@@ -239,7 +246,9 @@ struct Group<'a> {
 
 fn groups(run: &Run) -> Vec<Group<'_>> {
     let pruned = pruned(run);
-    let is_alike = |a: &&Trial, b: &&Trial| a.architecture == b.architecture && a.workload == b.workload;
+    let is_alike = |a: &&Trial, b: &&Trial| {
+        a.architecture == b.architecture && a.serve.options() == b.serve.options() && a.workload == b.workload
+    };
     // A placebo and references serve comparisons within their own run.
     let trials = run.header.trials.iter().filter(|trial| !trial.is_placebo && !trial.is_reference);
     let blocks = RunBlocks::new(&run.records);
@@ -273,10 +282,8 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
-    let one = |Group { first, .. }: &Group<'_>| Planned {
-        architecture: first.architecture.to_string(),
-        workload: first.workload.clone(),
-    };
+    let one =
+        |Group { first, .. }: &Group<'_>| Planned { architecture: first.label(), workload: first.workload.clone() };
     let mut planned: Vec<Planned> = groups.iter().map(one).collect();
     planned.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
     planned
@@ -284,8 +291,9 @@ fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
 
 fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
     let (workload, phases_b) = (&a.first.workload, b.first.workload.phases);
+    let is_same_server = a.first.serve.options() == b.first.serve.options();
     Pair {
-        architecture: a.first.architecture.to_string(),
+        architecture: if is_same_server { a.first.label() } else { a.first.architecture.to_string() },
         workload: workload.clone(),
         phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
         service_p50: Change::of(&a.p50s_ns, &b.p50s_ns, false),

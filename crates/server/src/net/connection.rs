@@ -18,6 +18,8 @@ pub struct Connection<C> {
     finished: bool,
     /// This side is shut down, and later input is discarded.
     lingers: bool,
+    /// Whether the requests of this connection take simulated work, once that is drawn.
+    works: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +118,8 @@ impl<C> Connection<C> {
     #[inline]
     pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
         counters.bytes_in.add(bytes.len() as u64);
-        completed(service.receive(&mut self.service, bytes), counters);
+        let requests = service.receive(&mut self.service, bytes);
+        self.complete(requests, service, counters);
     }
 
     /// Answers the requests in received bytes with errors and sends these. Resets the connection if the protocol has no such
@@ -149,7 +152,16 @@ impl<C> Connection<C> {
     #[inline]
     pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
         counters.bytes_out.add(count as u64);
-        completed(service.sent(&mut self.service, count), counters);
+        let requests = service.sent(&mut self.service, count);
+        self.complete(requests, service, counters);
+    }
+
+    #[inline]
+    fn complete<S: Service<Conn = C>>(&mut self, requests: u64, service: &S, counters: &Counters) {
+        if requests > 0 {
+            service.work(&self.service, requests, &mut self.works);
+            counters.requests.add(requests);
+        }
     }
 
     /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts this side down.
@@ -181,11 +193,5 @@ impl<C> Connection<C> {
             }
         }
         is_overdue
-    }
-}
-
-fn completed(requests: u64, counters: &Counters) {
-    if requests > 0 {
-        counters.requests.add(requests);
     }
 }

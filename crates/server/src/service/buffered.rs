@@ -28,6 +28,7 @@ trait DynService: Send {
     fn reject(&mut self, input: &[u8]) -> Option<u64>;
     fn unsent(&self) -> &[u8];
     fn sent(&mut self, count: usize) -> u64;
+    fn work(&self, requests: u64, works: &mut Option<bool>);
     fn is_over(&self) -> bool;
     fn is_cut_short(&self) -> bool;
     fn is_idle(&self) -> bool;
@@ -54,6 +55,10 @@ impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
 
     fn sent(&mut self, count: usize) -> u64 {
         self.service.sent(&mut self.conn, count)
+    }
+
+    fn work(&self, requests: u64, works: &mut Option<bool>) {
+        self.service.work(&self.conn, requests, works);
     }
 
     fn is_over(&self) -> bool {
@@ -108,6 +113,10 @@ impl<'a> Service for Buffered<'a> {
 
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
         conn.service.get_or_insert_with(&self.connect).sent(count)
+    }
+
+    fn work(&self, conn: &Self::Conn, requests: u64, works: &mut Option<bool>) {
+        conn.service.iter().for_each(|service| service.work(requests, works));
     }
 
     fn is_over(&self, conn: &Self::Conn) -> bool {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::forward::forward;
 use serde::{Deserialize, Serialize};
-use wire::Service;
 use wire::udp::{ID_BYTES, Udp};
+use wire::{Service, ServiceSpec};
 
 use crate::{platform, random};
 
@@ -22,6 +22,9 @@ pub struct Work {
     /// Whether times are drawn from an exponential distribution instead of being constant.
     #[serde(default)]
     pub exponential: bool,
+    /// The share of the connections whose requests take the work, above 0 and at most 1; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<f64>,
 }
 
 /// The kind of simulated work.
@@ -37,6 +40,21 @@ pub enum Kind {
 }
 
 impl Work {
+    /// Checks whether connections can be told apart: datagrams have none.
+    pub fn check(&self, service: &ServiceSpec) -> Result<(), String> {
+        match (self.connections, service.ports()) {
+            (Some(_), Some(_)) => {
+                Err(format!("`{}` has no connections that differ in their work; remove `connections=`", service.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Draws whether the requests of a connection take the work.
+    fn draw(&self) -> bool {
+        self.connections.is_none_or(|share| uniform() < share)
+    }
+
     /// Performs the work of `requests` requests, or less if the server stops.
     fn perform(&self, requests: u64, stopping: &AtomicBool) {
         for _ in 0..requests {
@@ -73,22 +91,14 @@ impl<S> WithWork<S> {
         }
         Self { service, work, stopping }
     }
-
-    /// Performs the work of `requests` requests, and returns their number.
-    #[inline]
-    fn do_work(&self, requests: u64) -> u64 {
-        if let Some(work) = &self.work {
-            work.perform(requests, &self.stopping);
-        }
-        requests
-    }
 }
 
 impl WithWork<Udp> {
     /// Returns [`Udp::request_id`] after the request's work.
     #[inline]
     pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
-        self.service.request_id(datagram, bytes).inspect(|_| _ = self.do_work(1))
+        let perform = || self.work.iter().for_each(|work| work.perform(1, &self.stopping));
+        self.service.request_id(datagram, bytes).inspect(|_| perform())
     }
 
     /// A response without its id.
@@ -102,7 +112,7 @@ impl<S: Service> Service for WithWork<S> {
 
     #[inline]
     fn receive(&self, conn: &mut S::Conn, input: &[u8]) -> u64 {
-        self.do_work(self.service.receive(conn, input))
+        self.service.receive(conn, input)
     }
 
     fn reject(&self, conn: &mut S::Conn, input: &[u8]) -> Option<u64> {
@@ -111,7 +121,16 @@ impl<S: Service> Service for WithWork<S> {
 
     #[inline]
     fn sent(&self, conn: &mut S::Conn, count: usize) -> u64 {
-        self.do_work(self.service.sent(conn, count))
+        self.service.sent(conn, count)
+    }
+
+    #[inline]
+    fn work(&self, _conn: &S::Conn, requests: u64, works: &mut Option<bool>) {
+        if let Some(work) = &self.work
+            && *works.get_or_insert_with(|| work.draw())
+        {
+            work.perform(requests, &self.stopping);
+        }
     }
 
     forward!(service, |conn| *conn; unsent is_over is_cut_short is_idle check_interval checks_max is_overdue);
@@ -149,12 +168,18 @@ fn rounds_per_ns() -> f64 {
 
 /// Draws an exponentially distributed number with mean 1.
 fn exponential() -> f64 {
-    let uniform = (random::bits() >> 11) as f64 / (1u64 << 53) as f64;
-    -(1.0 - uniform).ln()
+    -(1.0 - uniform()).ln()
+}
+
+/// Draws a number of at least 0 and below 1.
+fn uniform() -> f64 {
+    (random::bits() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]
 mod tests {
+    use wire::fixed::{Fixed, FixedConn};
+
     use super::*;
 
     fn took(work: Work, requests: u64) -> Duration {
@@ -165,7 +190,7 @@ mod tests {
 
     #[test]
     fn work_takes_at_least_its_time() {
-        let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false };
+        let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false, connections: None };
         assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
         assert!(took(work(Kind::Busy), 3) >= Duration::from_millis(3));
         // Expect half: the CPU may have become faster since the measurement, but not twice as fast.
@@ -174,8 +199,39 @@ mod tests {
 
     #[test]
     fn stopping_server_does_no_more_work() {
-        let work = Work { kind: Kind::Sleep, time_ns: 3_600_000_000_000, exponential: false };
+        let work = Work { kind: Kind::Sleep, time_ns: 3_600_000_000_000, exponential: false, connections: None };
         work.perform(1_000, &AtomicBool::new(true));
+    }
+
+    #[test]
+    fn some_connections_work_in_all_their_requests() {
+        let time_ns = 1_000_000;
+        let work = Work { kind: Kind::Sleep, time_ns, exponential: false, connections: Some(0.25) };
+        let service = WithWork::new(Fixed::new(1, 1), Some(work), Arc::default());
+        let draws: Vec<Option<bool>> = (0..400)
+            .map(|_| {
+                let mut works = None;
+                // No request takes no time, and draws all the same.
+                service.work(&FixedConn::default(), 0, &mut works);
+                works
+            })
+            .collect();
+        let working = draws.iter().filter(|works| **works == Some(true)).count();
+        assert!(
+            (50..150).contains(&working) && draws.iter().all(Option::is_some),
+            "{working} of 400 with a share of 1/4"
+        );
+        let took = |mut works| {
+            let started = Instant::now();
+            (0..20).for_each(|_| service.work(&FixedConn::default(), 1, &mut works));
+            started.elapsed()
+        };
+        assert!(took(Some(true)) >= Duration::from_nanos(20 * time_ns));
+        // All of 20 requests would take 20 ms.
+        assert!((0..20).map(|_| took(Some(false))).min() < Some(Duration::from_nanos(20 * time_ns)));
+        let udp = ServiceSpec::Udp { ports: 1, request_bytes: 16, response_bytes: 16 };
+        assert!(work.check(&udp).unwrap_err().contains("remove `connections=`"));
+        assert_eq!(Work { connections: None, ..work }.check(&udp), Ok(()));
     }
 
     #[test]
