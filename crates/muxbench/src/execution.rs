@@ -206,8 +206,14 @@ pub fn replace_header(folder: &Path, header: &RunHeader) -> anyhow::Result<()> {
     Store::resume(folder)?.0.replace_header(header)
 }
 
+/// Returns a folder under `results` that does not exist, named after the time and `name`.
+pub fn new_folder(name: &str) -> PathBuf {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S").to_string();
+    unused(&Path::new("results").join(format!("{time}-{name}")))
+}
+
 /// Returns `folder`. Appends a number if it exists, because another run began in the same second.
-pub fn unused(folder: &Path) -> PathBuf {
+fn unused(folder: &Path) -> PathBuf {
     let numbered = (2..).map(|number: u32| PathBuf::from(format!("{}-{number}", folder.display())));
     let mut candidates = std::iter::once(folder.to_owned()).chain(numbered);
     candidates.find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())

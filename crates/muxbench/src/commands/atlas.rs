@@ -210,9 +210,7 @@ impl Args {
         if let Some(file) = &self.html {
             crate::files::check_path(file)?;
         }
-        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
-        let default = || execution::unused(&Path::new("results").join(format!("{time}-{NAME}")));
-        let folder = self.output.clone().unwrap_or_else(default);
+        let folder = self.output.clone().unwrap_or_else(|| execution::new_folder(NAME));
         let place = || format!("cannot make the folder {}; choose a new one", folder.display());
         if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
             bail!("{}: is not empty; choose a new folder, or finish the map with --resume", folder.display());
