@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    advise, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference, report,
-    reproduce, run, serve, sweep,
+    advise, atlas, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference,
+    report, reproduce, run, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -16,7 +16,8 @@ use crate::options::execution::ExecutionArgs;
 use crate::{help, output};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
-const ALLOWED_WITH_RESUME: [(&str, &[&str]); 4] = [
+const ALLOWED_WITH_RESUME: [(&str, &[&str]); 5] = [
+    ("atlas", &["budget", "html"]),
     ("capacity", &["time_max"]),
     ("gate", &["junit", "history", "label"]),
     ("load", &["samples"]),
@@ -30,7 +31,7 @@ const NEW_RUN_ONLY: &str = "output";
 /// muxbench runs one workload against servers that differ only in their architecture (processes, threads, select, poll,
 /// epoll, ...). It prints which one is best, by how much, and how certain that is.
 #[derive(Debug, Parser)]
-#[command(name = "muxbench", version)]
+#[command(name = "muxbench", version, disable_help_subcommand = true)]
 #[command(after_help = "muxbench COMMAND -h has examples and the most used flags, and --help has all")]
 #[command(after_long_help = "Examples:
   muxbench compare                          # seven architectures in a minute
@@ -38,6 +39,7 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench overload --p99 5ms               # beyond the capacity, and back
   muxbench advise --objective cpu --limit p99=2ms  # which architecture is best?
+  muxbench atlas                            # which one wins under which traffic?
   muxbench gate './old {port}' './new {port}' --allow-exec  # is the new build slower?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
@@ -77,6 +79,7 @@ commands! {
     Capacity(capacity::Args) => capacity::run,
     Overload(overload::Args) => overload::run,
     Advise(advise::Args) => advise::run,
+    Atlas(atlas::Args) => atlas::run,
     Gate(gate::Args) => gate::run,
     Run(run::Args) => run::run,
     Plan(plan::Args) => |args| succeeded(plan::run(args)),
@@ -189,6 +192,7 @@ mod tests {
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
             ("muxbench advise --resume here --budget 9s", "--budget cannot"),
+            ("muxbench atlas --resume here --rate 1 --merge there", "--merge and --rate cannot"),
         ] {
             let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
             let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");
@@ -210,6 +214,7 @@ mod tests {
             "muxbench compare --resume here --markdown",
             "muxbench capacity --resume --time-max 1h",
             "muxbench sweep --resume here --csv a.csv --tsv a.tsv",
+            "muxbench atlas --resume --budget 1h --html map.html --json",
             "muxbench list --json",
         ] {
             assert_eq!(conflict(line), None, "{line}");
@@ -249,6 +254,8 @@ mod tests {
             ("capacity --p99 1", "such as 30s"),
             ("advise --objective p98", "did you mean"),
             ("advise --limit p99=2", "such as 30s"),
+            ("atlas --response 1KiB,2", "such as 128B"),
+            ("atlas --simulated-work cpu", "such as cpu=50us"),
             ("observe", "--port <PORT>"),
             ("observe --port 0", "--port"),
             ("observe --port 80 --pid 1", "cannot be used with"),

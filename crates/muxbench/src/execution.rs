@@ -127,8 +127,12 @@ pub fn measure(
         let header = || store::header(&folder().ok()?).ok();
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;
         let folder = folder()?;
-        Session::resume(&folder, args, clients, change)
-            .with_context(|| format!("cannot resume {}", folder.display()))?
+        let session = Session::resume(&folder, args.allow_exec, clients, change)
+            .with_context(|| format!("cannot resume {}", folder.display()))?;
+        if args.explain && session.header.strategy.is_search() {
+            bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
+        }
+        session
     } else {
         let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
         let feasible = |plan, host: &Host| {
@@ -179,6 +183,33 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
         session.store.replace_header(&session.header)?;
     }
     session.execute(quiet, stop)
+}
+
+/// Plans an experiment, and stores the plan in `folder` as a run without trials, which [`finish`] runs.
+pub fn prepare(
+    experiment: &Experiment,
+    folder: &Path,
+    allow_exec: bool,
+    strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
+) -> anyhow::Result<RunHeader> {
+    Ok(Session::begin(experiment, Some(folder), allow_exec, None, strategy)?.header)
+}
+
+/// Runs the missing trials of a stored run. `stop` ends it early.
+pub fn finish(folder: &Path, allow_exec: bool, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
+    let session = Session::resume(folder, allow_exec, None, |_| Ok(()));
+    session.with_context(|| format!("cannot resume {}", folder.display()))?.execute(quiet, stop)
+}
+
+/// Stores a changed header of a run that no process is writing.
+pub fn replace_header(folder: &Path, header: &RunHeader) -> anyhow::Result<()> {
+    Store::resume(folder)?.0.replace_header(header)
+}
+
+/// Returns a folder under `results` that does not exist, named after the time and `name`.
+pub fn new_folder(name: &str) -> PathBuf {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S").to_string();
+    unused(&Path::new("results").join(format!("{time}-{name}")))
 }
 
 /// Returns `folder`. Appends a number if it exists, because another run began in the same second.
@@ -237,7 +268,7 @@ fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
         bail!("this experiment starts commands on this machine:\n  {commands}\nadd --allow-exec if you trust them");
     }
     if !commands.is_empty() {
-        output::note(format_args!("starting these commands:\n  {commands}"));
+        output::note_once(format_args!("starting these commands:\n  {commands}"));
     }
     Ok(())
 }
@@ -304,7 +335,7 @@ impl Session {
     /// Opens a stored run, changes its header, and checks that it can continue.
     fn resume(
         folder: &Path,
-        args: &ExecutionArgs,
+        allow_exec: bool,
         clients: Clients,
         change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
@@ -316,10 +347,7 @@ impl Session {
             store.replace_header(header)?;
         }
         check_clients(header, clients)?;
-        if args.explain && header.strategy.is_search() {
-            bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
-        }
-        allow_commands(&header.trials, args.allow_exec)?;
+        allow_commands(&header.trials, allow_exec)?;
         plan::check_targets(&header.trials).map_err(anyhow::Error::msg)?;
         // Check now: if the kernel cannot count, each trial would fail, and failed trials are not repeated.
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {

@@ -22,12 +22,13 @@ const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are s
 const EVERY: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
 
 /// The codes of commands, besides or instead of those of all commands.
-const OWN: [(&[&str], &[Meaning]); 8] = [
+const OWN: [(&[&str], &[Meaning]); 9] = [
     (
         &["compare", "sweep", "capacity", "overload", "run"],
         &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
     ),
     (&["advise"], &[(NO_VALID_TRIAL, "no winner, or a result that --strict rejects"), RESUMABLE]),
+    (&["atlas"], &[(NO_VALID_TRIAL, "no race has an answer"), RESUMABLE]),
     (
         &["gate"],
         &[

@@ -84,6 +84,7 @@ const SHORT: &[(&str, &[&str])] = &[
             "resume",
         ],
     ),
+    ("atlas", &["objective", "budget", "merge", "rate", "connections", "response", "arch", "json", "resume"]),
     ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
     (
         "load",
@@ -132,6 +133,7 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
     ),
     ("advise", &[("connections", "400"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
+    ("atlas", &[("connections", "50,400,2000"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
     (
         "overload",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::commands::{capacity, load, overload, sweep};
-    use crate::options::setup::{PHASES_OF_BUILDS, PHASES_OF_RACE, phases_of_rates};
+    use crate::options::setup::{GRID_CONNECTIONS, PHASES_OF_BUILDS, PHASES_OF_RACE, phases_of_rates};
 
     fn built(columns: usize) -> Command {
         let mut command = arranged(Cli::command(), columns);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     fn visible(command: &mut Command) -> impl Iterator<Item = &mut Command> {
-        command.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+        command.get_subcommands_mut().filter(|command| !command.is_hide_set())
     }
 
     #[test]
@@ -256,7 +258,7 @@ mod tests {
             assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
         }
         let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
-        for name in ["compare", "sweep", "capacity", "advise", "overload", "gate", "load", "idle"] {
+        for name in ["compare", "sweep", "capacity", "advise", "atlas", "overload", "gate", "load", "idle"] {
             let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
             assert!(flags.is_empty(), "{name}: {flags:?}");
         }
@@ -283,13 +285,18 @@ mod tests {
             ("sweep", phases_of_rates(sweep::MEASURE)),
             ("capacity", phases_of_rates(capacity::MEASURE)),
             ("advise", PHASES_OF_RACE),
+            ("atlas", PHASES_OF_RACE),
             ("overload", phases_of_rates(overload::MEASURE)),
             ("gate", PHASES_OF_BUILDS),
             ("load", load::PHASES),
         ];
         for ((command, flags), (of, phases)) in DEFAULTS.iter().zip(phases) {
             assert_eq!(*command, of);
-            let connections = if of == "compare" { connections.join(",") } else { connections[0].clone() };
+            let connections = match of {
+                "compare" => connections.join(","),
+                "atlas" => GRID_CONNECTIONS.map(|it| it.to_string()).join(","),
+                _ => connections[0].clone(),
+            };
             let mut expected = vec![
                 ("connections", connections),
                 ("ramp", phases.ramp.to_string()),
@@ -298,7 +305,7 @@ mod tests {
                 ("cool_down", phases.cool_down.to_string()),
             ];
             // The window of a race follows from its budget.
-            expected.retain(|(flag, _)| of != "advise" || *flag != "measure");
+            expected.retain(|(flag, _)| !["advise", "atlas"].contains(&of) || *flag != "measure");
             let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
             assert_eq!(shown, expected, "{command}");
         }

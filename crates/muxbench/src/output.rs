@@ -1,7 +1,9 @@
 //! Text on standard output and standard error.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use report::format::visible;
 use report::text::{Medium, Terminal, style};
@@ -53,8 +55,17 @@ pub fn note(line: impl Display) {
     tell(format_args!("muxbench: {line}"));
 }
 
+/// Does the same as [`note`], unless this process has written the line before: the runs of a grid have many lines in common.
+pub fn note_once(line: impl Display) {
+    static WRITTEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = line.to_string();
+    if WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        note(line);
+    }
+}
+
 pub fn warn(line: impl Display) {
-    note(format_args!("warning: {line}"));
+    note_once(format_args!("warning: {line}"));
 }
 
 /// Writes text without a line end to standard error. Ignores write errors.

@@ -18,5 +18,5 @@ pub mod model;
 pub mod plot;
 pub mod text;
 
-pub use model::{AdviceReport, Capacities, GateReport, Overloads, RunDiff, Summary, Sweep};
+pub use model::{AdviceReport, Atlas, Capacities, GateReport, Overloads, RunDiff, Summary, Sweep};
 pub use text::{Medium, render};

@@ -10,7 +10,7 @@ mod overload;
 mod runs;
 mod values;
 
-pub use advise::advise_run;
+pub use advise::{advise_run, race_of, race_run};
 pub use gate::gate_run;
 pub use hostile::{HOSTILE, has_hostile_elements, hostile};
 pub use load_report::{load_report, measured};

@@ -2,6 +2,7 @@
 //! Infeasible trials stay, with their reasons.
 
 mod feasibility;
+pub mod grid;
 mod interleaving;
 mod limits;
 pub mod needs;

@@ -21,6 +21,7 @@ pub use variations::{Change, Variation};
 
 use super::until::elapsed_ns;
 use crate::model::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::plan::duration_ns;
 use crate::spec::Experiment;
 
 /// The knowledge about a race.
@@ -82,6 +83,15 @@ pub fn advice<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Option<Ad
         variations,
         figures,
     })
+}
+
+/// Returns the estimated time of a race that ends as soon as it may, in nanoseconds. 0 if fewer than two contestants can run.
+pub fn shortest_ns(contestants: &[Trial]) -> u64 {
+    let can_run: Vec<&Trial> = contestants.iter().filter(|trial| trial.infeasible.is_empty()).collect();
+    if can_run.len() < 2 {
+        return 0;
+    }
+    u64::from(REPEATS_MIN) * can_run.into_iter().map(duration_ns).sum::<u64>()
 }
 
 /// Returns the experiment that compares the winner with the next best contestants. `None` without a winner.

@@ -2,22 +2,21 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::host::Host;
-use harness::model::{AdviseGoal, AdviseLimit, AdviseWeight, GateFigure, Run, RunHeader, Strategy, Workload};
-use harness::plan::{Plan, duration_ns};
-use harness::spec::units::{Rate, Size, Time, UnitError};
+use harness::model::{AdviseGoal, Run, RunHeader, Strategy};
+use harness::plan::Plan;
+use harness::spec::units::{Rate, Time};
 use harness::spec::{Candidate, Experiment, OneOrMany};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
 use report::{AdviceReport, Summary, format, text};
-use wire::names;
 
 use crate::exit::of_validity;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
+use crate::options::objective::{HEADING, ObjectiveArgs};
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, files, output};
 
@@ -33,7 +32,6 @@ const REQUESTS_MIN: f64 = 250.0;
 const MEASURE_FOR_REQUESTS_NS: f64 = 3e9;
 /// The file of the confirming experiment, in the folder of the run.
 const CONFIRM: &str = "confirm.toml";
-const HEADING: &str = "Advice";
 
 /// Find the best architecture for your traffic and objective
 ///
@@ -54,17 +52,8 @@ const HEADING: &str = "Advice";
 pub struct Args {
     #[command(flatten)]
     base: BaseArgs,
-    /// Figures to optimise, as in p99*2,cpu
-    ///
-    /// Comma-separated: p50, p90, p99 (service time), rate, cpu (CPU time a request), memory (a connection), each with a weight after
-    /// `*` [default: p50; in a closed loop rate]
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', help_heading = HEADING)]
-    objective: Vec<Weight>,
-    /// Limits of the winner, as in p99=2ms
-    ///
-    /// Comma-separated: the highest time, CPU time or memory; of rate, the lowest
-    #[arg(long, value_name = "FIGURE=VALUE", value_delimiter = ',', help_heading = HEADING)]
-    limit: Vec<Limit>,
+    #[command(flatten)]
+    objective: ObjectiveArgs,
     /// Longest time of the run [default: 90s]
     ///
     /// Two repeats always run
@@ -77,58 +66,6 @@ pub struct Args {
     setup: SetupArgs,
     #[command(flatten)]
     execution: ExecutionArgs,
-}
-
-/// A figure of `--objective`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Weight(AdviseWeight);
-
-/// A limit of `--limit`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Limit(AdviseLimit);
-
-/// Parses the name of a figure that contestants can be compared by.
-fn figure(name: &str) -> Result<GateFigure, String> {
-    let known = || GateFigure::ALL.into_iter().filter(|(figure, ..)| *figure != GateFigure::Errors);
-    let found = known().find(|(_, known, _)| *known == name).map(|(figure, ..)| figure);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = known().map(|(_, name, _)| name).collect();
-        let suggestion = names::suggestion(name, names.iter().copied());
-        format!("unknown figure `{name}`: expected one of {}{suggestion}", names.join(", "))
-    })
-}
-
-impl FromStr for Weight {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, weight) = text.split_once('*').unwrap_or((text, "1"));
-        let weight = weight.parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0);
-        let weight =
-            weight.ok_or_else(|| format!("invalid weight in `{text}`: expected a number above 0, as in p99*2"))?;
-        Ok(Self(AdviseWeight { figure: figure(name)?, weight }))
-    }
-}
-
-impl FromStr for Limit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| format!("invalid limit `{text}`: expected FIGURE=VALUE, as in p99=2ms"))?;
-        let message = |error: UnitError| error.to_string();
-        let figure = figure(name)?;
-        let value = match figure {
-            GateFigure::Rate => value.parse::<Rate>().map_err(message)?.0,
-            GateFigure::Memory => f64::from(value.parse::<Size>().map_err(message)?.0),
-            _ => value.parse::<Time>().map_err(message)?.0 as f64,
-        };
-        if value == 0.0 {
-            return Err(format!("invalid limit `{text}`: expected a value above 0"));
-        }
-        Ok(Self(AdviseLimit { figure, value }))
-    }
 }
 
 impl Args {
@@ -159,24 +96,6 @@ impl Args {
         Ok(experiment)
     }
 
-    fn objective(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseWeight>> {
-        let figures: Vec<GateFigure> = self.objective.iter().map(|it| it.0.figure).collect();
-        let is_repeated = |(at, figure): (usize, &GateFigure)| figures[..at].contains(figure);
-        if figures.iter().enumerate().any(is_repeated) {
-            bail!("--objective: a figure has two weights; name each figure once");
-        }
-        if figures == [GateFigure::Rate] && !workload.is_closed() {
-            output::note(
-                "--objective rate: in an open loop, all servers that keep up have the same rate; try --schedule closed",
-            );
-        }
-        let default = if workload.is_closed() { GateFigure::Rate } else { GateFigure::P50 };
-        Ok(match self.objective.as_slice() {
-            [] => vec![AdviseWeight { figure: default, weight: 1.0 }],
-            given => given.iter().map(|it| it.0).collect(),
-        })
-    }
-
     /// Adds the changed traffic to the plan, and makes the goal of the race.
     fn goal(&self, plan: Plan, host: &Host) -> anyhow::Result<(Plan, Strategy)> {
         let experiment = self.experiment()?;
@@ -187,10 +106,9 @@ impl Args {
             let reasons: Vec<&str> = race.iter().flat_map(|trial| &trial.infeasible).map(String::as_str).collect();
             bail!("a race needs two servers that can run here; try --arch all\n{}", reasons.join("\n"));
         };
-        let objective = self.objective(&first.workload)?;
+        let objective = self.objective.weights(&first.workload)?;
         let budget = self.budget();
-        let repeats =
-            Time(2 * can_run.iter().map(|trial| duration_ns(trial)).sum::<u64>() / 1_000_000_000 * 1_000_000_000);
+        let repeats = Time(advise::shortest_ns(race) / 1_000_000_000 * 1_000_000_000);
         if repeats > budget {
             output::warn(format_args!(
                 "two repeats of {} servers take about {repeats}, longer than --budget {budget}; no time is left for further repeats \
@@ -200,7 +118,7 @@ impl Args {
         }
         let goal = AdviseGoal {
             objective,
-            limits: self.limit.iter().map(|it| it.0).collect(),
+            limits: self.objective.limits(),
             contestants,
             variations,
             time_max_ns: budget.0,
@@ -211,7 +129,7 @@ impl Args {
 }
 
 /// Returns the default window of a trial: the first repeat of all servers takes a share of the budget.
-fn window(experiment: &Experiment, rate: Option<Rate>, budget: Time) -> Time {
+pub fn window(experiment: &Experiment, rate: Option<Rate>, budget: Time) -> Time {
     let connections = experiment.workload.targets().first().map_or(0, |it| u64::from(it.get()));
     // The processes, the connections, the ramp and the warm-up of a trial.
     let besides_ns = 350_000_000 + connections * 250_000;
@@ -287,27 +205,6 @@ fn places(folder: &Path, run: &Run, confirms: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn objectives_and_limits_are_read() {
-        let weight = |text: &str| text.parse::<Weight>().unwrap().0;
-        assert_eq!(weight("p99*2.5"), AdviseWeight { figure: GateFigure::P99, weight: 2.5 });
-        assert_eq!(weight("cpu"), AdviseWeight { figure: GateFigure::Cpu, weight: 1.0 });
-        let limit = |text: &str| text.parse::<Limit>().unwrap().0.value;
-        assert_eq!(["p99=2ms", "cpu=10us", "memory=1KiB", "rate=5k"].map(limit), [2e6, 1e4, 1024.0, 5e3]);
-        for (text, words) in
-            [("p98", "did you mean"), ("errors", "expected one of"), ("p99*0", "above 0"), ("p99*x", "p99*2")]
-        {
-            let error = text.parse::<Weight>().unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-        for (text, words) in
-            [("p99", "as in p99=2ms"), ("p99=2", "such as"), ("p99=0ms", "above 0"), ("x=1ms", "unknown figure")]
-        {
-            let error = text.parse::<Limit>().unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn answer_is_followed_by_its_confirmation_and_a_gate() {

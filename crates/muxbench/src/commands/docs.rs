@@ -42,7 +42,7 @@ pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<()> {
     if let Some(name) = &args.command {
         let suggestion = names::suggestion(name, all.get_subcommands().map(Command::get_name));
         let found = all.find_subcommand(name).cloned();
-        all = found.with_context(|| format!("unknown command `{name}`; try `muxbench help`{suggestion}"))?;
+        all = found.with_context(|| format!("unknown command `{name}`; try `muxbench --help`{suggestion}"))?;
     }
     let mut text = Vec::new();
     clap_mangen::Man::new(all).render(&mut text)?;

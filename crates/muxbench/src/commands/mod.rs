@@ -1,6 +1,7 @@
 //! All commands: one file each, with its flags.
 
 pub mod advise;
+pub mod atlas;
 pub mod calibrate;
 pub mod capacity;
 pub mod compare;

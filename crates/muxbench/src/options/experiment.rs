@@ -42,6 +42,11 @@ pub struct BaseArgs {
 }
 
 impl BaseArgs {
+    /// Returns whether the user named an experiment.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     pub fn read(&self) -> anyhow::Result<Experiment> {
         let experiment = read(self.file.as_deref().unwrap_or("compare"))?;
         // The changes of `--quick` may not fit the changes of other flags.

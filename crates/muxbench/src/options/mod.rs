@@ -4,6 +4,7 @@ pub mod execution;
 pub mod experiment;
 pub mod format;
 mod http;
+pub mod objective;
 pub mod over_time;
 pub mod search;
 pub mod servers;

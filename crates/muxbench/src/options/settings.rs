@@ -176,7 +176,7 @@ flags! {
 }
 
 /// A lab and its conditions.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct NetworkArgs {
     /// Lab of network namespaces: lab, lab:clients=5 [default: loopback]
     ///

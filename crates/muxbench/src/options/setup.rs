@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::bail;
+use harness::plan::grid::{self, GridValues};
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
-use harness::spec::units::{Share, Time, Work, count};
+use harness::spec::units::{Rate, Share, Size, Time, UnitError, Work, count};
 use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
 use server::Architecture;
@@ -14,10 +16,10 @@ use server::Architecture;
 use super::experiment::BaseArgs;
 use super::servers::{Builds, Servers, ServersArgs};
 use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
-use super::traffic::TrafficArgs;
+use super::traffic::{TrafficArgs, check_single};
 use super::{named, set, set_list};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct SetupArgs {
     #[command(flatten)]
     servers: ServersArgs,
@@ -32,9 +34,9 @@ pub struct SetupArgs {
     #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
     folder: Option<PathBuf>,
     /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential [default: none]
+    /// cpu=50us,exponential; none [default: none]
     #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]
-    simulated_work: Option<Work>,
+    simulated_work: Vec<MaybeWork>,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>, help_heading = "Trials")]
     interleave: Option<Interleave>,
@@ -48,8 +50,20 @@ pub struct SetupArgs {
     network: NetworkArgs,
 }
 
+/// Simulated work, or `none`.
+#[derive(Clone, Copy, Debug)]
+struct MaybeWork(Option<Work>);
+
+impl FromStr for MaybeWork {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(|work| Self(Some(work))) }
+    }
+}
+
 /// Flags of the load, apart from its rate.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub struct LoadArgs {
     /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
@@ -106,7 +120,8 @@ impl SetupArgs {
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
-        set(&mut experiment.workload.simulated_work, self.simulated_work);
+        check_single("--simulated-work", &self.simulated_work)?;
+        set(&mut experiment.workload.simulated_work, self.simulated_work.first().map(|it| it.0));
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
@@ -131,12 +146,9 @@ impl SetupArgs {
         base: &BaseArgs,
         window: impl Fn(&Experiment) -> Time,
     ) -> anyhow::Result<Experiment> {
-        if self.placebo {
-            bail!("--placebo: a race tells noise from differences without it; omit it");
-        }
+        self.check_race()?;
         let mut experiment = self.experiment(base)?;
         experiment.name = "advise".into();
-        experiment.repeats = NonZeroU32::MIN;
         if !self.servers.has_architectures() {
             let external = experiment.architectures.0.into_iter().filter(|it| it.ours().is_none());
             let all = Architecture::all().into_iter().map(Candidate::from);
@@ -145,6 +157,72 @@ impl SetupArgs {
         let measure = window(&experiment);
         self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
         Ok(experiment)
+    }
+
+    fn check_race(&self) -> anyhow::Result<()> {
+        if self.placebo {
+            bail!("--placebo: a race tells noise from differences without it; omit it");
+        }
+        Ok(())
+    }
+
+    /// Returns the experiment of each race of a grid, in an order whose beginning covers the grid coarsely. Without a file, dimensions
+    /// without flags have default values. `window` returns the default window of a race, given the number of races.
+    pub fn experiments_of_grid(
+        &self,
+        base: &BaseArgs,
+        rates: &[Rate],
+        window: impl Fn(&Experiment, usize) -> Time,
+    ) -> anyhow::Result<Vec<Experiment>> {
+        self.check_race()?;
+        let mut first = self.clone();
+        let traffic = &mut first.load.traffic;
+        traffic.request.truncate(1);
+        traffic.response.truncate(1);
+        first.simulated_work.truncate(1);
+        let mut experiment = first.experiment(base)?;
+        experiment.name = "atlas".into();
+        let mut more = GridValues {
+            requests: self.load.traffic.request.clone(),
+            responses: self.load.traffic.response.clone(),
+            works: self.simulated_work.iter().map(|it| it.0).collect(),
+        };
+        if !base.has_file() {
+            self.add_defaults(&mut experiment, &mut more, rates);
+        }
+        if !rates.is_empty() {
+            experiment.workload.rate = Some(OneOrMany(rates.to_vec()));
+        }
+        let mut cells = grid::cells(&experiment, &more);
+        let count = cells.len();
+        for cell in &mut cells {
+            let measure = window(cell, count);
+            self.load.shorten(cell, Phases { measure, ..PHASES_OF_RACE });
+        }
+        Ok(cells)
+    }
+
+    /// Sets the default values of the dimensions that the traffic has and no flag sets.
+    fn add_defaults(&self, experiment: &mut Experiment, more: &mut GridValues, rates: &[Rate]) {
+        let workload = &mut experiment.workload;
+        let is_open = !workload.is_closed();
+        let are_built_in = experiment.architectures.0.iter().all(|it| it.ours().is_some());
+        let has_messages = !matches!(workload.service, Service::Udp | Service::Stream);
+        if has_messages && self.load.connections.is_empty() {
+            workload.connections = OneOrMany(GRID_CONNECTIONS.into_iter().filter_map(NonZeroU32::new).collect());
+        }
+        if has_messages && is_open && workload.requests_per_connection.is_none() && self.load.active.is_empty() {
+            workload.active = OneOrMany(GRID_ACTIVE.map(Share).to_vec());
+        }
+        if is_open && rates.is_empty() {
+            workload.rate = Some(OneOrMany(GRID_RATES_PER_S.map(Rate).to_vec()));
+        }
+        if are_built_in && workload.response.is_some() && more.responses.is_empty() {
+            more.responses = GRID_RESPONSES_BYTES.map(Size).to_vec();
+        }
+        if are_built_in && has_messages && more.works.is_empty() {
+            more.works = vec![None, Some(GRID_WORK)];
+        }
     }
 
     /// Adds two builds of a server to the flags.
@@ -244,6 +322,14 @@ pub const PHASES_OF_BUILDS: Phases = Phases {
 
 /// The phases of the short repeats of many servers. The window follows from the budget.
 pub const PHASES_OF_RACE: Phases = Phases { ramp: Time(50_000_000), warm_up: Time(100_000_000), ..PHASES_OF_BUILDS };
+
+/// The default values of a grid: 48 races.
+pub const GRID_CONNECTIONS: [u32; 3] = [50, 400, 2_000];
+const GRID_ACTIVE: [f64; 2] = [1.0 / 16.0, 1.0];
+const GRID_RATES_PER_S: [f64; 2] = [500.0, 5_000.0];
+const GRID_RESPONSES_BYTES: [u32; 2] = [128, 10_240];
+const GRID_WORK: Work =
+    Work(server::Work { kind: server::service::work::Kind::Cpu, time_ns: 50_000, exponential: false });
 
 /// Returns the experiment that flags change if no file is given.
 fn preset() -> Experiment {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use anyhow::bail;
 use harness::description::Description;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Size, Think, count};
@@ -31,13 +32,13 @@ pub struct TrafficArgs {
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Request size of `fixed` and `udp` [default: 128B]
-    #[arg(long, value_name = "SIZE")]
-    request: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    pub(super) request: Vec<Size>,
     /// Response size [default: 10KiB; udp: 128B]
     ///
     /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
-    #[arg(long, value_name = "SIZE")]
-    response: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    pub(super) response: Vec<Size>,
     #[command(flatten)]
     http: HttpArgs,
     #[command(flatten)]
@@ -48,7 +49,7 @@ pub struct TrafficArgs {
 
 impl TrafficArgs {
     fn has_request_size(&self) -> bool {
-        self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
+        !self.request.is_empty() || self.stream.packet.is_some() && self.stream.ack.is_some()
     }
 
     /// The service that the user requested.
@@ -57,11 +58,14 @@ impl TrafficArgs {
     }
 
     pub fn has_service(&self) -> bool {
-        self.service.is_some() || self.request.is_some() || self.response.is_some()
+        self.service.is_some() || !self.request.is_empty() || !self.response.is_empty()
     }
 
-    /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests are too large.
+    /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests
+    /// are too large, or a flag has several values.
     pub fn apply_advertised(&self, workload: &mut Workload, description: Option<&Description>) -> anyhow::Result<()> {
+        check_single("--request", &self.request)?;
+        check_single("--response", &self.response)?;
         let Some(description) = description else {
             self.apply(workload);
             return Ok(());
@@ -79,8 +83,8 @@ impl TrafficArgs {
         if workload.service == service
             && let Some((request_bytes, response_bytes)) = advertised.fixed()
         {
-            workload.request = self.request.or(Some(Size(request_bytes)));
-            workload.response = self.response.or(Some(Size(response_bytes)));
+            workload.request = self.request.first().copied().or(Some(Size(request_bytes)));
+            workload.response = self.response.first().copied().or(Some(Size(response_bytes)));
         }
         Ok(())
     }
@@ -102,12 +106,20 @@ impl TrafficArgs {
             Service::Udp if !was_udp => workload.response = workload.request,
             Service::Udp | Service::Fixed => {}
         }
-        set(&mut workload.request, self.request);
-        set(&mut workload.response, self.response);
+        set(&mut workload.request, self.request.first().copied());
+        set(&mut workload.response, self.response.first().copied());
         update(&mut workload.http, false, |http| self.http.apply(http));
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
         update(&mut workload.kv, workload.service.has_records(), |kv| self.kv.apply(kv));
     }
+}
+
+/// Fails if a flag has several values, which only a grid can have.
+pub(super) fn check_single<T>(flag: &str, values: &[T]) -> anyhow::Result<()> {
+    if values.len() > 1 {
+        bail!("{flag} has {} values; give one, or try `muxbench atlas`, which has grids", values.len());
+    }
+    Ok(())
 }
 
 /// Changes the settings of one service. Absent settings that keep their defaults stay absent, unless `needed`.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod accept;
 mod advise;
+mod atlas;
 mod book;
 mod cases;
 mod common;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     cases::run(&[
         accept::cases,
         advise::cases,
+        atlas::cases,
         book::cases,
         conformance::cases,
         controllers::cases,

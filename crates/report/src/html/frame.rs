@@ -1,4 +1,4 @@
-//! The frame of every page: switches, data, plotting library, style and script.
+//! The frame of every page: switches, data, plotting library (only with figures), style and script.
 
 use askama::Template;
 use serde::Serialize;
@@ -16,6 +16,7 @@ const SCRIPT: &str = include_str!("../../templates/report.js");
 pub struct Frame {
     /// A switch for each architecture.
     pub architectures: Vec<Switch>,
+    has_figures: bool,
     data: String,
     raw: String,
 }
@@ -51,6 +52,7 @@ impl Frame {
     /// Creates a frame from the architectures, the figures, and the data for download.
     pub fn new(architectures: &[String], figures: Vec<Drawing<'_>>, raw: &impl Serialize) -> anyhow::Result<Self> {
         let styles = (0..architectures.len()).map(style::style).collect();
+        let has_figures = !figures.is_empty();
         let data = embedded(&Data { architectures, styles, figures })?;
         let switch = |(place, name): (usize, &String)| Switch {
             name: name.clone(),
@@ -59,7 +61,7 @@ impl Frame {
             swatch: style::swatch(place),
         };
         let switches = architectures.iter().enumerate().map(switch).collect();
-        Ok(Self { architectures: switches, data, raw: embedded(raw)? })
+        Ok(Self { architectures: switches, has_figures, data, raw: embedded(raw)? })
     }
 
     /// The switches as HTML; empty without architectures.

@@ -11,10 +11,11 @@
 //! - [`balance`]: connections and CPU time of network threads; [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
 //! - [`run_diff`]: two runs; [`history`]: many runs
-//! - [`advice`]: the best of many architectures for an objective
+//! - [`advice`]: the best of many architectures for an objective; [`atlas`]: the answers under many kinds of traffic, on several hosts
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
 pub mod advice;
+pub mod atlas;
 pub mod axis;
 pub mod balance;
 pub mod capacity;
@@ -25,6 +26,7 @@ pub mod deviation;
 pub mod gate;
 pub mod gate_history;
 pub mod history;
+mod hosts;
 mod interleaving;
 mod network;
 pub mod overload;
@@ -39,6 +41,7 @@ pub(crate) mod undecided;
 pub mod workload;
 
 pub use advice::AdviceReport;
+pub use atlas::Atlas;
 pub use capacity::Capacities;
 pub use gate::GateReport;
 pub use overload::Overloads;

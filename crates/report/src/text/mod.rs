@@ -6,7 +6,7 @@
 //! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins, with `balance`;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
-//! - [`advice`]: races; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
+//! - [`advice`]: races; [`atlas`]: decision maps; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
@@ -14,6 +14,7 @@
 
 pub mod advice;
 mod along;
+pub mod atlas;
 mod balance;
 mod boxplot;
 pub mod calibration;

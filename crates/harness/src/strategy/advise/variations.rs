@@ -74,11 +74,19 @@ const CHANGES: [(&str, Apply); 5] = [
 ];
 const CAPACITY: &str = "rate 0.8 of capacity";
 
+/// Sorts the trials of an experiment with one workload by its servers: the plan of a race without changed traffic. Returns the number
+/// of contestants too.
+pub fn unchanged(mut plan: Plan, experiment: &Experiment) -> (Plan, u32) {
+    plan.trials = templates(experiment, &plan);
+    (0..).zip(&mut plan.trials).for_each(|(index, trial)| trial.index = index);
+    let count = plan.trials.len() as u32;
+    (plan, count)
+}
+
 /// Adds the parts with changed traffic to the plan of an experiment with one workload. Returns the number of contestants too.
-pub fn planned(mut plan: Plan, experiment: &Experiment, host: &Host) -> (Plan, u32, Vec<AdvisePart>) {
-    let base = templates(experiment, &plan);
-    let count = base.len() as u32;
-    plan.trials = base.clone();
+pub fn planned(plan: Plan, experiment: &Experiment, host: &Host) -> (Plan, u32, Vec<AdvisePart>) {
+    let (mut plan, count) = unchanged(plan, experiment);
+    let base = plan.trials.clone();
     let mut parts = Vec::new();
     let mut add = |name: &str, about: String, found: Result<Vec<Trial>, String>, trials: &mut Vec<Trial>| {
         let first = found.map(|found| {

@@ -9,15 +9,14 @@
 
 mod setting;
 
-use std::collections::BTreeMap;
-
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Block, Estimate};
 
 use setting::Settings;
 
-use super::run_diff::{Change, ChangeKind, HostDifference};
+use super::hosts::{self, Facts, NamedHost};
+use super::run_diff::{Change, ChangeKind};
 use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
 use super::{Capacities, FORMAT, Overloads, Summary, conclusion};
@@ -26,7 +25,7 @@ use crate::list::{distinct, grouped};
 /// Collects the figures of runs.
 #[derive(Debug, Default)]
 pub struct Builder {
-    hosts: Vec<BTreeMap<String, String>>,
+    hosts: Vec<Facts>,
     entries: Vec<(Entry, Vec<(Key, TrendPoint)>)>,
     unreadable: Vec<Unreadable>,
 }
@@ -38,22 +37,12 @@ pub struct History {
     pub(crate) format: u32,
     pub(crate) sentence: String,
     /// The hosts in the order of their first runs; the first host is `A`.
-    pub(crate) hosts: Vec<HistoryHost>,
+    pub(crate) hosts: Vec<NamedHost>,
     /// The runs, oldest first.
     pub runs: Vec<Entry>,
     /// Measurements that appear in more than one run, sorted by traffic, host and architecture.
     pub(crate) trends: Vec<Trend>,
     pub(crate) unreadable: Vec<Unreadable>,
-}
-
-/// A host. The same machine with another kernel counts as another host.
-#[derive(Debug, Serialize)]
-pub(crate) struct HistoryHost {
-    /// The name of the host in reports: a letter, or a number after `Z`.
-    pub(crate) letter: String,
-    pub(crate) facts: BTreeMap<String, String>,
-    /// Facts that differ from those of the first host.
-    pub(crate) differences: Vec<HostDifference>,
 }
 
 /// One run.
@@ -147,11 +136,7 @@ impl Builder {
     /// Adds the figures of a run.
     pub fn add(&mut self, folder: &str, run: &Run) {
         let header = &run.header;
-        let is_same = |host: &BTreeMap<String, String>| harness::host::differences(host, &header.host).is_empty();
-        let host = self.hosts.iter().position(is_same).unwrap_or_else(|| {
-            self.hosts.push(header.host.clone());
-            self.hosts.len() - 1
-        });
+        let host = hosts::place(&mut self.hosts, &header.host);
         let capacities = Capacities::of(run);
         let overloads = Overloads::of(run);
         let summary = Summary::of(run);
@@ -189,7 +174,7 @@ impl Builder {
         self.entries.sort_by(|(a, _), (b, _)| (&a.started_at, &a.name).cmp(&(&b.started_at, &b.name)));
         // Order hosts by their first run.
         let order = distinct(self.entries.iter().map(|(entry, _)| entry.host));
-        let hosts: Vec<HistoryHost> = (0..order.len()).map(|at| host(&self.hosts, &order, at)).collect();
+        let hosts = hosts::named(order.iter().map(|&at| self.hosts[at].clone()).collect());
         let (mut runs, mut found) = (Vec::new(), Vec::new());
         for (at, (mut entry, figures)) in self.entries.into_iter().enumerate() {
             entry.host = order.iter().position(|host| *host == entry.host).expect("every entry has a host");
@@ -199,17 +184,6 @@ impl Builder {
         let trends = trends_of(found);
         History { format: FORMAT, sentence: sentence_of(&trends), hosts, runs, trends, unreadable: self.unreadable }
     }
-}
-
-/// Returns the host at index `at` of `order`.
-fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HistoryHost {
-    let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
-    HistoryHost { letter: letter(at), differences: HostDifference::all(first, &facts), facts }
-}
-
-/// Returns `A` to `Z`, then numbers.
-fn letter(at: usize) -> String {
-    u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
 }
 
 /// Groups results into trends. Omits measurements that appear only once.
@@ -324,21 +298,8 @@ impl History {
         }
     }
 
-    /// Returns a line for each host: its CPU and its kernel. Hosts after the first add their differences from the first.
+    /// Returns a line for each host.
     pub(crate) fn about_hosts(&self) -> Vec<String> {
-        let fact = |at: usize, name: &str| self.hosts[at].facts.get(name).map_or("unknown", String::as_str).to_owned();
-        let about = |at: usize| {
-            let differences: Vec<String> =
-                self.hosts[at].differences.iter().map(|it| format!("{} {} (A: {})", it.fact, it.b, it.a)).collect();
-            let differ =
-                if at == 0 { String::new() } else { format!(". Differs from A in: {}", differences.join("; ")) };
-            format!(
-                "Host {}: {}, Linux {}{differ}.",
-                self.hosts[at].letter,
-                fact(at, "cpu"),
-                fact(at, "kernel").split_whitespace().next().unwrap_or_default()
-            )
-        };
-        (0..self.hosts.len()).map(about).collect()
+        hosts::about(&self.hosts)
     }
 }

@@ -1,0 +1,54 @@
+//! The hosts of several runs: their names in reports, and how they differ.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::run_diff::HostDifference;
+
+/// The facts of a host, as a run stores them.
+pub(crate) type Facts = BTreeMap<String, String>;
+
+/// A host. The same machine with another kernel counts as another host.
+#[derive(Debug, Serialize)]
+pub(crate) struct NamedHost {
+    /// The name of the host in reports: a letter, or a number after `Z`.
+    pub(crate) letter: String,
+    pub(crate) facts: Facts,
+    /// Facts that differ from those of the first host.
+    pub(crate) differences: Vec<HostDifference>,
+}
+
+/// Returns the index of a host among those that are known, and adds it if it is new.
+pub(crate) fn place(known: &mut Vec<Facts>, facts: &Facts) -> usize {
+    let is_same = |host: &Facts| harness::host::differences(host, facts).is_empty();
+    known.iter().position(is_same).unwrap_or_else(|| {
+        known.push(facts.clone());
+        known.len() - 1
+    })
+}
+
+/// Names hosts in this order. The first is `A`.
+pub(crate) fn named(hosts: Vec<Facts>) -> Vec<NamedHost> {
+    let first = hosts.first().cloned().unwrap_or_default();
+    let host = |(at, facts)| NamedHost { letter: letter(at), differences: HostDifference::all(&first, &facts), facts };
+    hosts.into_iter().enumerate().map(host).collect()
+}
+
+/// Returns `A` to `Z`, then numbers.
+fn letter(at: usize) -> String {
+    u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
+}
+
+/// Returns a line for each host: its CPU and its kernel. Hosts after the first add their differences from the first.
+pub(crate) fn about(hosts: &[NamedHost]) -> Vec<String> {
+    let about = |(at, host): (usize, &NamedHost)| {
+        let fact = |name: &str| host.facts.get(name).map_or("unknown", String::as_str);
+        let differences: Vec<String> =
+            host.differences.iter().map(|it| format!("{} {} (A: {})", it.fact, it.b, it.a)).collect();
+        let differ = if at == 0 { String::new() } else { format!(". Differs from A in: {}", differences.join("; ")) };
+        let kernel = fact("kernel").split_whitespace().next().unwrap_or_default();
+        format!("Host {}: {}, Linux {kernel}{differ}.", host.letter, fact("cpu"))
+    };
+    hosts.iter().enumerate().map(about).collect()
+}

@@ -1,0 +1,79 @@
+//! A decision map as text.
+
+use super::medium::Medium;
+use super::table::{self, Column, column};
+use crate::format;
+use crate::list::distinct;
+use crate::model::atlas::{Atlas, Cell, Map, Panel};
+
+/// The most reasons for missing answers.
+const REASONS_MAX: usize = 5;
+
+/// A line of a panel.
+struct Line {
+    traffic: String,
+    host: String,
+    cell: Cell,
+}
+
+const LINES: &[Column<Line>] = &[
+    column("host", 0, |it| it.host.clone()),
+    column("traffic", 0, |it| it.traffic.clone()),
+    column("best", 0, |it| it.cell.words()),
+    column("next best", 1, |it| it.cell.lead_words()),
+    column("P(best)", 2, |it| it.cell.probability()),
+    column("p50 µs", 3, |it| it.cell.winner().and_then(|it| it.p50_ns).map_or("-".into(), format::us)),
+    column("CPU µs/req", 4, |it| it.cell.winner().and_then(|it| it.cpu_ns).map_or("-".into(), format::us)),
+    column("repeats", 5, |it| it.cell.race.repeats.to_string()),
+];
+
+/// Renders the answers of all races.
+pub fn render(atlas: &Atlas, medium: Medium) -> String {
+    let mut lines = vec![medium.prose(&atlas.sentence)];
+    lines.extend(atlas.about_hosts().iter().map(|host| medium.prose(host)));
+    lines.extend(atlas.maps.iter().map(|map| of_map(atlas, map, medium)));
+    medium.finished(lines.join("\n") + "\n")
+}
+
+fn of_map(atlas: &Atlas, map: &Map, medium: Medium) -> String {
+    let Map { objective, common, panels } = map;
+    let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
+    let mut lines = vec![String::new(), medium.heading(&format!("Best {objective}{common}"))];
+    // One host needs no name.
+    let columns = if atlas.hosts.len() > 1 { LINES } else { &LINES[1..] };
+    for panel in panels {
+        lines.extend((!panel.title.is_empty()).then(|| medium.prose(&panel.title)));
+        lines.push(table::with_dropped(columns, &of_panel(atlas, panel), medium));
+    }
+    let reasons = distinct(panels.iter().flat_map(Panel::cells).filter_map(Cell::reason));
+    let (shown, others) = reasons.split_at(reasons.len().min(REASONS_MAX));
+    lines.extend(shown.iter().map(|reason| medium.prose(&format!("No answer: {reason}."))));
+    lines.extend((!others.is_empty()).then(|| medium.prose(&format!("{} more reasons are in --json.", others.len()))));
+    lines.join("\n")
+}
+
+fn of_panel(atlas: &Atlas, panel: &Panel) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for row in &panel.rows {
+        for (column, cells) in panel.columns.iter().zip(&row.cells) {
+            lines.extend(cells.iter().map(|cell| Line {
+                traffic: format!("{}, {column}", row.name),
+                host: atlas.hosts[cell.host].letter.clone(),
+                cell: cell.clone(),
+            }));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn map_is_shown_with_its_ties_and_reasons() {
+        let atlas = crate::model::atlas::made_up();
+        insta::assert_snapshot!("map", render(&atlas, 80.into()));
+        insta::assert_snapshot!("map_markdown", render(&atlas, Medium::Markdown));
+    }
+}
