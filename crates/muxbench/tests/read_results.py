@@ -1,6 +1,6 @@
 """Reads a run's samples and histograms with public tools, as a user would, and prints the results as JSON.
 
-Usage: read_results.py RUN
+Usage: read_results.py RUN OPENMETRICS
 """
 
 import json
@@ -11,6 +11,7 @@ import duckdb
 import polars
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 # The end and the start of each measured time.
 TIMES = {
@@ -55,9 +56,20 @@ def with_hdrhistogram(path):
     return {"times": times}
 
 
+def with_prometheus(path):
+    """Returns the medians of service time in seconds by trial, and the type of each family. The parser is strict."""
+    families = {family.name: family for family in text_string_to_metric_families(path.read_text())}
+    service = families["muxbench_service_time_seconds"].samples
+    return {
+        "p50_s": {it.labels["trial"]: it.value for it in service if it.labels.get("quantile") == "0.5"},
+        "types": {name: family.type for name, family in families.items()},
+    }
+
+
 run = pathlib.Path(sys.argv[1])
 print(json.dumps({
     "duckdb": {path.stem: with_duckdb(path) for path in run.glob("samples/*.parquet")},
     "polars": {path.stem: with_polars(path) for path in run.glob("samples/*.parquet")},
+    "prometheus": with_prometheus(pathlib.Path(sys.argv[2])),
     "hdrhistogram": {path.stem: with_hdrhistogram(path) for path in run.glob("histograms/*.hlog")},
 }))

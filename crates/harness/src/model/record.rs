@@ -57,6 +57,12 @@ impl TrialRecord {
         }
     }
 
+    /// Returns the end of the trial in seconds since 1970. `None` if the stored start is not a time.
+    pub fn ended_at_s(&self) -> Option<f64> {
+        let start: jiff::Timestamp = self.started_at.parse().ok()?;
+        Some(start.as_microsecond() as f64 / 1e6 + self.elapsed_ns as f64 / 1e9)
+    }
+
     /// Returns the requests that the server answered between the two readings of its counters. For streams, returns bursts,
     /// with fractions for incomplete ones. `None` without the server's counters or the client's report.
     pub fn requests_answered(&self) -> Option<f64> {

@@ -21,7 +21,7 @@ use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
 /// Flags that choose what to print, so `--html` and `--figures` conflict with them.
-const NOT_FOR_PAGES: [&str; 6] = ["json", "explain", "csv", "markdown", "wide", "send_deviation"];
+const NOT_FOR_PAGES: [&str; 7] = ["json", "explain", "csv", "markdown", "wide", "send_deviation", "openmetrics"];
 
 /// Show a stored run, the difference of two, or the history of many
 #[derive(Debug, clap::Args)]
@@ -79,6 +79,13 @@ pub struct Args {
     /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
     #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
     csv: bool,
+    /// Print OpenMetrics text, for Prometheus
+    ///
+    /// The figures of each trial, at the time of the trial, the ratios to the best architecture, and results of searches. `promtool tsdb
+    /// create-blocks-from openmetrics` imports them
+    #[arg(long, help_heading = "Results")]
+    #[arg(conflicts_with_all = ["json", "csv", "markdown", "wide", "explain", "paper", "send_deviation"])]
+    openmetrics: bool,
 }
 
 impl Args {
@@ -89,12 +96,12 @@ impl Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
-    let needs_one = args.paper.is_some() || args.send_deviation;
+    let needs_one = args.paper.is_some() || args.send_deviation || args.openmetrics;
     match args.runs.as_slice() {
         [file] if file.is_file() => show_gate_history(args, file),
         [] => show_run(args, &store::latest(Path::new("results"))?),
         runs if needs_one && (runs.len() > 1 || runs.iter().any(is_folder_of_runs)) => {
-            let reason = "--paper and --send-deviation show one run, but there are several; name one";
+            let reason = "--paper, --send-deviation and --openmetrics show one run, but there are several; name one";
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, reason).into())
         }
         [folder] if !is_folder_of_runs(folder) => show_run(args, folder),
@@ -150,6 +157,8 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         let deviations = Deviations::of(&run, &mut sends_of);
         let show = |medium| text::deviation::render(&deviations, medium);
         args.format.print_or_csv(args.csv, || &deviations, || export::deviation::csv(&deviations), show)?;
+    } else if args.openmetrics {
+        output::print_raw(export::openmetrics::of(&run))?;
     } else {
         let show = |medium| {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
@@ -227,6 +236,7 @@ fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
         ("--explain", args.explain),
         ("--paper", args.paper.is_some()),
         ("--send-deviation", args.send_deviation),
+        ("--openmetrics", args.openmetrics),
     ] {
         if is_given {
             bail!("{flag}: {} is a history of gates; try --json, --markdown or --figures", file.display());

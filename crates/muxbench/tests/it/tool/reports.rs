@@ -192,7 +192,10 @@ fn public_tools_read_samples_and_histograms() {
     measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
     let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_results.py");
-    let output = std::process::Command::new(&interpreter).arg(script).arg("here").current_dir(folder.path()).output();
+    let metrics = text(&run(folder.path(), &["report", "here", "--openmetrics"], 0).stdout);
+    std::fs::write(folder.path().join("here.om"), metrics).unwrap();
+    let mut command = std::process::Command::new(&interpreter);
+    let output = command.args([script, "here", "here.om"]).current_dir(folder.path()).output();
     let output = output
         .unwrap_or_else(|error| panic!("MUXBENCH_PYTHON, {}: {error}; run `cargo xtask test`", interpreter.display()));
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -202,8 +205,12 @@ fn public_tools_read_samples_and_histograms() {
     for tool in ["duckdb", "polars", "hdrhistogram"] {
         assert_eq!(read[tool].as_object().unwrap().len(), trials.len(), "{tool} reads a file for each trial");
     }
+    assert_eq!(read["prometheus"]["types"]["muxbench_trial_verdict"], "stateset");
     for (index, trial) in trials.iter().enumerate() {
         let file = format!("{index:04}");
+        let p50_s = read["prometheus"]["p50_s"][index.to_string()].as_f64().unwrap();
+        let p50_ns = trial["load"]["service"]["distribution"]["p50_ns"].as_f64().unwrap();
+        assert!((p50_s * 1e9 - p50_ns).abs() < 0.5, "trial {index}: {p50_s} s, {p50_ns} ns");
         assert_eq!(read["polars"][&file]["rows"], trial["load"]["planned"]);
         assert_eq!(
             read["duckdb"][&file]["parameters"], trial["trial"],
