@@ -56,9 +56,11 @@ fn coarse_first(lengths: &[usize]) -> Vec<Vec<usize>> {
     for &length in lengths {
         left = left.iter().flat_map(|place| (0..length).map(move |at| [place.as_slice(), &[at]].concat())).collect();
     }
+    // The square of the Euclidean distance.
     let distance = |a: &[usize], b: &[usize]| -> f64 {
-        let along =
-            |(&length, (&a, &b)): (&usize, (&usize, &usize))| a.abs_diff(b) as f64 / (length as f64 - 1.0).max(1.0);
+        let along = |(&length, (&a, &b)): (&usize, (&usize, &usize))| {
+            (a.abs_diff(b) as f64 / (length as f64 - 1.0).max(1.0)).powi(2)
+        };
         lengths.iter().zip(a.iter().zip(b)).map(along).sum()
     };
     let mut nearest = vec![f64::INFINITY; left.len()];

@@ -328,8 +328,12 @@ pub const GRID_CONNECTIONS: [u32; 3] = [50, 400, 2_000];
 const GRID_ACTIVE: [f64; 2] = [1.0 / 16.0, 1.0];
 const GRID_RATES_PER_S: [f64; 2] = [500.0, 5_000.0];
 const GRID_RESPONSES_BYTES: [u32; 2] = [128, 10_240];
-const GRID_WORK: Work =
-    Work(server::Work { kind: server::service::work::Kind::Cpu, time_ns: 50_000, exponential: false });
+const GRID_WORK: Work = Work(server::Work {
+    kind: server::service::work::Kind::Cpu,
+    time_ns: 50_000,
+    exponential: false,
+    connections: None,
+});
 
 /// Returns the experiment that flags change if no file is given.
 fn preset() -> Experiment {
