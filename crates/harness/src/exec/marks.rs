@@ -50,11 +50,11 @@ impl Observations {
         Some(ServerCounters { moved: self.moved.clone(), window_ns, ..counters })
     }
 
-    /// The longer delay of the two marks, in nanoseconds.
+    /// The longer delay of the two marks, in nanoseconds of the contestant's own slices, as its window.
     pub(super) fn late_ns(&self) -> u64 {
         let marks = [&self.start, &self.end].into_iter().zip(self.due_ns);
         let late = marks.filter_map(|(mark, due_ns)| Some(mark.as_ref()?.server.at_ns.saturating_sub(due_ns)));
-        late.max().unwrap_or(0)
+        late.max().unwrap_or(0) / u64::from(self.contestants.max(1))
     }
 
     /// The time shares of `cpus` over the window, without the time in which the server collected its counters.

@@ -6,6 +6,8 @@ use crate::time::clock::Clock;
 
 /// The longest turn of a client's loop that is no gap, in nanoseconds. A full batch of responses takes a fraction of it.
 const GAP_NS: f64 = 500_000.0;
+/// In long slices the longest turn that is no gap is this share of a slice. Long slices have few rounds, so each one counts.
+const GAP_SHARE: f64 = 0.02;
 /// The longest sleep between two slices, in nanoseconds.
 const SLEEP_NS: i64 = 900_000_000;
 /// The longest sleep after the last slice before the loop checks whether all responses have arrived, in nanoseconds.
@@ -61,7 +63,8 @@ impl OwnSlices {
 
     /// Makes `turns` record gaps, if the client has slices.
     pub fn watch_gaps(&self, turns: Turns, clock: &Clock) -> Turns {
-        if self.starts.is_empty() { turns } else { turns.with_gaps(clock.ticks(GAP_NS)) }
+        let ticks = clock.ticks(GAP_NS).max((GAP_SHARE * self.ticks as f64) as u64);
+        if self.starts.is_empty() { turns } else { turns.with_gaps(ticks) }
     }
 
     /// Returns the time after `ticks` of the client's slices from `now` on; `u64::MAX` if fewer are left. `now` must ascend.
@@ -112,6 +115,19 @@ mod tests {
         assert_eq!(slices.after(starts[0] + 3, 7), starts[1], "the slice has 7 ticks left");
         assert_eq!(slices.after(starts[0] + 10, 24), starts[3] + 4);
         assert_eq!(slices.after(starts[4] + 9, 1), u64::MAX);
+    }
+
+    #[test]
+    fn long_slices_allow_longer_turns() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let gaps = |slice_ns: f64| {
+            let slices = OwnSlices { starts: vec![0], ticks: clock.ticks(slice_ns), next: 0 };
+            let mut turns = slices.watch_gaps(Turns::new(0..u64::MAX), &clock);
+            turns.begin(0, false);
+            turns.begin(clock.ticks(1e6), false);
+            turns.gaps().len()
+        };
+        assert_eq!([20e6, 100e6].map(gaps), [1, 0], "a turn of 1 ms");
     }
 
     #[test]
