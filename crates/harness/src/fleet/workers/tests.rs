@@ -82,7 +82,8 @@ fn stranger_is_refused_and_missing_workers_are_named() {
 #[test]
 fn silent_strangers_delay_no_worker() {
     let (listener, port) = listener();
-    let timeouts = Timeouts { joining: Duration::from_secs(60), ..PATIENT };
+    // If a stranger's handshake delayed a worker's, the time to join would be over first.
+    let timeouts = Timeouts { handshake: 2 * LONG, ..PATIENT };
     let connect = |count: usize| -> Vec<TcpStream> {
         (0..count).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect()
     };
