@@ -276,7 +276,7 @@ fn hanging_worker_is_lost_and_named() {
 }
 
 /// The number of requests of each client.
-const SAMPLES: i64 = 30_000;
+const SAMPLES: i64 = 10_000;
 
 /// A program that acts as a client with a prepared report and prepared samples.
 fn client(folder: &Path) -> std::path::PathBuf {
