@@ -1,13 +1,24 @@
 //! Execution of other programs, and folders that they build.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use xtask::root;
+
+/// Returns `cargo`, without the variables of this package. With them, build scripts that read them would run again, and their
+/// dependents would compile again.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
 
 /// Runs a command silently; an error contains the command's output.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
@@ -41,20 +52,6 @@ pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result
     Ok(())
 }
 
-/// Waits until a condition holds; returns an error after `time_max`.
-pub fn wait_until(
-    condition: &str,
-    time_max: Duration,
-    mut holds: impl FnMut() -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
-    let started = Instant::now();
-    while !holds()? {
-        ensure!(started.elapsed() < time_max, "timeout after {time_max:?}; waited until {condition}");
-        thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
-}
-
 /// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` contains the text of the current `inputs`.
 pub fn build_once(
     name: &str,
@@ -82,14 +79,4 @@ pub fn build_once(
     build(&folder)?;
     fs::write(&mark, built_from).with_context(|| mark.display().to_string())?;
     Ok(folder)
-}
-
-/// A process that is killed when dropped.
-pub struct Process(pub Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

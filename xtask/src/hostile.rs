@@ -15,7 +15,7 @@ use load::io::source_ports;
 use load::tools::hostile::{Crowd, Tally, manner};
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Process, wait_until};
+use crate::child::{Process, wait_until};
 
 const TICK: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,7 +1,9 @@
 //! Parts of `cargo xtask` that tests of the source tree use too.
 
+#[cfg(feature = "tools")]
 pub mod book;
 pub mod commands;
+#[cfg(feature = "tools")]
 pub mod cycles;
 
 use std::path::{Path, PathBuf};

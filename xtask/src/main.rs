@@ -1,24 +1,29 @@
-//! Developer tasks: `cargo xtask COMMAND`.
+//! Developer tasks: `cargo xtask COMMAND`. Without the feature `tools`, the program knows only tests and checks, and starts the program
+//! with this feature for other tasks.
 //!
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
-//! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that use each other
+//! - `bench`: measurements of muxbench itself; `child`: their processes; `cycles` (in the library): files that use each other
 
+#[cfg(feature = "tools")]
 mod bench;
 mod check;
+#[cfg(feature = "tools")]
+mod child;
 mod command;
 mod environment;
+#[cfg(feature = "tools")]
 mod hostile;
+#[cfg(feature = "tools")]
 mod soak;
 
-use std::path::{Path, PathBuf};
-use std::process::{self, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 
 use check::{audit, cross, fuzz, loom, sanitize};
 use clap::Parser;
 use environment::{browser, peers, python, servers};
-use xtask::cycles;
 
 /// Developer tasks
 #[derive(Debug, Parser)]
@@ -38,12 +43,21 @@ enum Command {
     Cross,
     /// Checks hand-offs between threads with loom, in target/loom
     Loom,
+    Fuzz(fuzz::Fuzz),
+    Sanitize(sanitize::Sanitize),
+    #[cfg(feature = "tools")]
+    #[command(flatten)]
+    Tool(Tool),
+}
+
+/// A task with dependencies that tests do not need.
+#[cfg(feature = "tools")]
+#[derive(Debug, clap::Subcommand)]
+enum Tool {
     /// Builds the book in target/book and prints the folder of its pages
     Book,
     /// Prints the files of each crate that use each other, with the used names
     Cycles,
-    Fuzz(fuzz::Fuzz),
-    Sanitize(sanitize::Sanitize),
     Soak(soak::Soak),
     /// Runs hostile clients in a separate process, for benches and the soak
     #[command(hide = true)]
@@ -53,7 +67,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let print = |path: &Path| println!("{}", path.display());
-    let result = match Command::parse() {
+    let result = match parse() {
         Command::Test(test) => check::run(&test),
         Command::Python => python::prepare().map(|interpreter| print(&interpreter)),
         Command::Servers => servers::prepare().map(|folder| print(&folder)),
@@ -62,13 +76,18 @@ fn main() -> ExitCode {
         Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),
-        Command::Book => book().map(|folder| print(&folder)),
-        Command::Cycles => print_cycles(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
-        Command::Soak(soak) => soak::run(&soak),
-        Command::Hostile => hostile::act(),
-        Command::Bench(bench) => bench::run(&bench),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Book) => book().map(|folder| print(&folder)),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Cycles) => print_cycles(),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Soak(soak)) => soak::run(&soak),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Hostile) => hostile::act(),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Bench(bench)) => bench::run(&bench),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -79,22 +98,44 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(feature = "tools")]
+fn parse() -> Command {
+    Command::parse()
+}
+
+/// Parses the command line. For help, errors and other tasks, replaces this program by the one with all tasks.
+#[cfg(not(feature = "tools"))]
+fn parse() -> Command {
+    use std::os::unix::process::CommandExt;
+
+    Command::try_parse().unwrap_or_else(|_| {
+        let manifest = xtask::root().join("Cargo.toml");
+        let mut all = command::cargo();
+        all.args(["run", "--quiet", "--package", "xtask", "--features", "tools", "--manifest-path"]).arg(manifest);
+        let error = all.arg("--").args(std::env::args_os().skip(1)).exec();
+        eprintln!("xtask: cannot run cargo: {error}");
+        std::process::exit(1)
+    })
+}
+
 /// Builds the book with the muxbench of this workspace.
-fn book() -> anyhow::Result<PathBuf> {
-    let mut build = process::Command::new(env!("CARGO"));
+#[cfg(feature = "tools")]
+fn book() -> anyhow::Result<std::path::PathBuf> {
+    let mut build = command::cargo();
     build.args(["build", "--quiet", "--package", "muxbench"]).current_dir(xtask::root());
     command::run(&mut build)?;
     xtask::book::build(&xtask::root().join("target/debug/muxbench"), &xtask::root().join("target/book"))
 }
 
+#[cfg(feature = "tools")]
 fn print_cycles() -> anyhow::Result<()> {
-    for (name, cycles) in cycles::of_workspace(xtask::root())? {
+    for (name, cycles) in xtask::cycles::of_workspace(xtask::root())? {
         cycles.iter().for_each(|cycle| println!("{name}: {cycle}"));
     }
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tools"))]
 mod tests {
     use clap::CommandFactory;
     use xtask::commands;

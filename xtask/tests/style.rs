@@ -148,3 +148,13 @@ fn links_of_documents_lead_to_files() {
     }
     assert_eq!(broken_links(root(), "[a](README.md#top) [b](none.md) [c](https://example.org)"), ["none.md"]);
 }
+
+#[test]
+fn book_lists_each_document_once() {
+    let summary = fs::read_to_string(root().join("book/SUMMARY.md")).unwrap();
+    for path in xtask::documents().unwrap() {
+        let link = format!("]({})", path.strip_prefix(root()).unwrap().display());
+        let count = summary.matches(&link).count();
+        assert_eq!(count, 1, "lines of book/SUMMARY.md with `[Title{link}`");
+    }
+}

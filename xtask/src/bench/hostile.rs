@@ -14,7 +14,7 @@ use wire::ServiceSpec;
 
 use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, load_read, muxbench, serve};
 use super::spread::{Bound, rounds};
-use crate::command::{Process, wait_until};
+use crate::child::{Process, wait_until};
 use crate::hostile::{Hostile as Crowd, Order};
 
 /// Number of hostile clients. A third reconnects repeatedly: at any time a ninth of all is disconnected, and 10 000 are connected.

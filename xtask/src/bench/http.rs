@@ -11,7 +11,7 @@ use xtask::root;
 
 use super::comparison::{Figures, compare, print_note};
 use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
-use crate::command::Process;
+use crate::child::Process;
 use crate::environment::peers;
 
 pub(super) const CONNECTIONS: u32 = 100;

@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::process::muxbench;
 use super::spread::{Bound, rounds};
-use crate::command::wait_until;
+use crate::child::wait_until;
 
 /// Limit on the start time, in seconds.
 const UP_S: f64 = 2.0;

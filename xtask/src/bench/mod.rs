@@ -130,7 +130,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
     let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
     if cfg!(debug_assertions) && !is_given {
         let status = Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+            .args(["run", "--quiet", "--release", "--package", "xtask", "--features", "tools", "--"])
             .args(std::env::args_os().skip(1))
             .current_dir(root())
             .status()?;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use wire::{Address, ServiceSpec};
 use xtask::root;
 
-use crate::command::{Process, wait_until};
+use crate::child::{Process, wait_until};
 
 /// CPU of servers.
 pub const SERVER_CPU: &str = "0";

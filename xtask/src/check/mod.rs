@@ -7,14 +7,13 @@ pub mod fuzz;
 pub mod loom;
 pub mod sanitize;
 
-use std::env;
+use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::iter;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::Context;
+use binaries::{Binary, FailedTest};
 use rustix::fs::Mode;
 use xtask::root;
 
@@ -47,8 +46,11 @@ const OTHERS: &[&str] = &[
 const DOCUMENTATION: &[&str] =
     &["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"];
 
-/// The time for the first of two steps to lock the build folder.
-const HEAD_START: Duration = Duration::from_secs(5);
+/// The number of binaries of `--fast` that run at the same time, and of tests in each.
+const LANES: usize = 3;
+const TESTS_OF_LANE: &str = "4";
+/// The number of tests of [`OTHERS`] that run at the same time. They only wait, for most of their time.
+const WAITING_TESTS: &str = "6";
 
 /// Format, lints, tests, documentation: must pass before a change is merged
 #[derive(clap::Args, Debug)]
@@ -61,41 +63,83 @@ pub struct Test {
     every: bool,
 }
 
-/// Runs all steps. Most tests wait, so several steps run at the same time.
+/// Runs all steps. Most tests wait, so several steps run at the same time. At the end, tests that failed run once more.
 pub fn run(test: &Test) -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
-    if test.fast {
-        let built = binaries::build(&mut tests(FAST)?)?;
-        return binaries::run(built, |binary| if binary.name == "it" { &[SMOKE] } else { &[] });
-    }
-    audit::run(false)?;
-    let environment = thread::scope(|scope| {
-        let environment = scope.spawn(environment::prepare);
-        // Build the longest tests first, so that they run while cargo builds the others.
-        step(&mut tests(&[TOOL, &["--no-run"]].concat())?)?;
-        environment.join().expect("no preparation panics")
-    })?;
-    let mut tool = tests(&[TOOL, &["--", "--skip=alone::"]].concat())?;
-    tool.envs(environment.iter().map(|(variable, path)| (*variable, path)));
-    let mut others = tests(OTHERS)?;
-    // These tests only wait, for most of their time.
-    others.env("RUST_TEST_THREADS", "6");
-    if test.every {
-        for command in [&mut tool, &mut others] {
-            command.env("MUXBENCH_EVERY", "1");
-        }
-    }
-    let tested = step_beside(&mut tool, &mut [tests(UNITS)?, others, cargo(DOCUMENTATION)]);
-    // These tests run alone, because others would take CPU time from their clients and servers.
-    let mut alone = [tests(&[TOOL, &["--", "alone::"]].concat())?, tests(VERDICTS)?];
-    command::all(iter::once(tested).chain(alone.iter_mut().map(step)))?;
+    let failed = if test.fast { fast()? } else { whole(test.every)? };
+    binaries::run_again(&failed)?;
     if test.every {
         loom::run()?;
         cross::link(&python::prepare()?)?;
     }
     Ok(())
+}
+
+fn fast() -> anyhow::Result<Vec<FailedTest>> {
+    let mut built = binaries::build(&mut tests(FAST)?)?;
+    built.iter_mut().for_each(|binary| binary.set("RUST_TEST_THREADS", TESTS_OF_LANE));
+    built.iter_mut().filter(|binary| binary.name == "it").for_each(|binary| binary.arguments.push(SMOKE));
+    binaries::run(built, LANES, &mut io::stdout())
+}
+
+fn whole(every: bool) -> anyhow::Result<Vec<FailedTest>> {
+    audit::run(false)?;
+    let (environment, mut tool) = thread::scope(|scope| {
+        let environment = scope.spawn(environment::prepare);
+        // Build the longest tests first, so that they run while cargo builds the others.
+        let tool = binaries::build(&mut tests(TOOL)?)?;
+        anyhow::Ok((environment.join().expect("no preparation panics")?, tool))
+    })?;
+    for binary in &mut tool {
+        environment.iter().for_each(|(variable, path)| binary.set(variable, path));
+        every.then(|| binary.set("MUXBENCH_EVERY", "1"));
+    }
+    let mut alone = tool.clone();
+    tool.iter_mut().for_each(|binary| binary.arguments.push("--skip=alone::"));
+    alone.iter_mut().for_each(|binary| binary.arguments.push("alone::"));
+    let tested = beside(
+        || binaries::run(tool, 1, &mut io::stdout()),
+        |out| {
+            let units = built(UNITS, out).and_then(|units| binaries::run(units, 1, out));
+            let others = built(OTHERS, out).and_then(|mut others| {
+                for binary in &mut others {
+                    binary.set("RUST_TEST_THREADS", WAITING_TESTS);
+                    every.then(|| binary.set("MUXBENCH_EVERY", "1"));
+                }
+                binaries::run(others, 1, out)
+            });
+            let documentation = step_to(&mut cargo(DOCUMENTATION), out).map(|()| Vec::new());
+            vec![units, others, documentation]
+        },
+    );
+    // These tests run alone, because others would take CPU time from their clients and servers.
+    let verdicts = binaries::build(&mut tests(VERDICTS)?)?;
+    let alone = binaries::run([alone, verdicts].concat(), 1, &mut io::stdout());
+    binaries::all(vec![tested, alone])
+}
+
+/// Builds tests, with the messages of cargo in `out`.
+fn built(which: &[&str], out: &mut File) -> anyhow::Result<Vec<Binary>> {
+    binaries::build(tests(which)?.stderr(out.try_clone()?))
+}
+
+/// Calls `others` while `first` runs. Prints what `others` wrote to its file after that.
+fn beside(
+    first: impl FnOnce() -> anyhow::Result<Vec<FailedTest>>,
+    others: impl FnOnce(&mut File) -> Vec<anyhow::Result<Vec<FailedTest>>> + Send,
+) -> anyhow::Result<Vec<FailedTest>> {
+    let mut output = tempfile::tempfile().context("cannot create a temporary file")?;
+    let mut of_others = output.try_clone()?;
+    let (first, mut results) = thread::scope(|scope| {
+        let others = scope.spawn(move || others(&mut of_others));
+        (first(), others.join().expect("no step panics"))
+    });
+    output.rewind()?;
+    io::copy(&mut output, &mut io::stdout())?;
+    results.push(first);
+    binaries::all(results)
 }
 
 /// Returns `cargo test` with these arguments. Clippy compiles the workspace for the tests, so lints need no separate build.
@@ -109,16 +153,8 @@ fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
 }
 
 fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = command::cargo();
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "-D warnings");
-    // Fail on changed snapshots instead of accepting them.
-    command.env("INSTA_UPDATE", "no");
-    // Build scripts that read the variables of this package would run again, and their dependents compile again.
-    for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
-        }
-    }
     command
 }
 
@@ -128,24 +164,11 @@ fn step(command: &mut Command) -> anyhow::Result<()> {
     command::succeed(&name(command), command, "")
 }
 
-/// Runs the commands of `beside` one after the other while `first` runs. Prints their output after that of `first`.
-fn step_beside(first: &mut Command, beside: &mut [Command]) -> anyhow::Result<()> {
-    let mut output = tempfile::tempfile().context("cannot create a temporary file")?;
-    let run = |command: &mut Command| {
-        writeln!(&output, "== {}", name(command))?;
-        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
-        command::succeed(&name(command), command, "")
-    };
-    let (first, others) = thread::scope(|scope| {
-        let others = scope.spawn(|| {
-            thread::sleep(HEAD_START);
-            beside.iter_mut().map(run).collect::<Vec<_>>()
-        });
-        (step(first), others.join().expect("no step panics"))
-    });
-    output.rewind()?;
-    io::copy(&mut output, &mut io::stdout())?;
-    command::all(iter::once(first).chain(others))
+/// Runs a cargo command, with its arguments and its output in `out`.
+fn step_to(command: &mut Command, out: &mut File) -> anyhow::Result<()> {
+    writeln!(out, "== {}", name(command))?;
+    command.stdout(out.try_clone()?).stderr(out.try_clone()?);
+    command::succeed(&name(command), command, "")
 }
 
 fn name(command: &Command) -> String {

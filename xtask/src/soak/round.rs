@@ -14,7 +14,7 @@ use wire::ServiceSpec;
 use wire::stream::Stream;
 
 use super::server::Server;
-use crate::command::Process;
+use crate::child::Process;
 use crate::hostile::{Hostile, Order};
 
 /// Clients of each kind; together fewer than the 300 workers of a pool.

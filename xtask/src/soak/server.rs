@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::command::Process;
+use crate::child::Process;
 
 /// A server has started when its number of descriptors has been stable for this time.
 const STARTUP: Duration = Duration::from_secs(2);

@@ -257,7 +257,8 @@ fn open_loop_verifies_responses_of_a_store() {
         }
     });
     let report = run(&open(kv(liar))).report;
-    assert!(report.errors.miss > 80 && report.errors.miss == report.errors.total(), "{:?}", report.errors);
+    // Nine in ten of the 120 requests are gets.
+    assert!(report.errors.miss > 60 && report.errors.miss == report.errors.total(), "{:?}", report.errors);
     assert_eq!(report.completed, 120, "a miss is a response, and ends no connection");
 }
 

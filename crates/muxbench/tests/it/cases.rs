@@ -1,16 +1,11 @@
 //! The list of test cases. A check is a separate case for each architecture, so a failure of one does not stop the rest.
 //!
-//! A case that fails runs once more, while no other case runs. If it then passes, the end of the output names it as unsteady:
-//! other load on the machine may have failed it, or it has a defect that shows rarely.
-//!
 //! By default a check runs on its own selection of architectures, in which each model and each readiness mechanism occurs, and
 //! some of the completion mechanisms. If the environment has MUXBENCH_EVERY, the check runs on every architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Trial};
 use server::registry::MechanismRow;
@@ -22,12 +17,6 @@ use crate::common::skipped;
 
 /// Number of cases that run concurrently. Most of them wait for a server, a client or a timer.
 const AT_ONCE: usize = 8;
-
-/// Running cases share this lock. A case that runs once more has it alone.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// Names of the cases that failed once and then passed.
-static UNSTEADY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The path of a test function as a string, and the function.
 macro_rules! case {
@@ -171,26 +160,14 @@ pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
         arguments.test_threads = Some(at_once.unwrap_or(threads).min(threads));
         libtest_mimic::run(&arguments, trials).has_failed()
     });
-    for name in UNSTEADY.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        println!("unsteady: {name} failed, and passed when it ran once more");
-    }
     ExitCode::from(u8::from(has_failed.contains(&true)))
 }
 
 /// Returns a case whose name starts with its module, such as `kv::`, instead of the name of this binary.
 fn trial(name: String, test: impl Fn() + Send + 'static) -> Trial {
     let name = name.split_once("::").map_or(name.as_str(), |(_, name)| name).to_owned();
-    Trial::test(name.clone(), move || {
-        let first = {
-            let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-            catch_unwind(AssertUnwindSafe(&test))
-        };
-        if first.is_err() {
-            let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-            eprintln!("{name} failed and runs once more");
-            test();
-            UNSTEADY.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-        }
+    Trial::test(name, move || {
+        test();
         Ok(())
     })
 }
