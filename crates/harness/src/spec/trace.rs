@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::units::Time;
-use crate::trace;
+use crate::trace::{self, Column};
 
 /// Recorded arrivals, which the window replays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,9 @@ pub struct Trace {
     pub from: Option<Time>,
     /// The length of the replayed part in the recording. By default, it reaches to the last arrival.
     pub length: Option<Time>,
+    /// The columns of the file that the replay does not use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<Column>,
 }
 
 fn one() -> f64 {
@@ -35,7 +38,7 @@ fn is_one(speed: &f64) -> bool {
 impl Trace {
     /// The replay of a whole file at its own speed.
     pub fn of(file: PathBuf) -> Self {
-        Self { file, speed: one(), from: None, length: None }
+        Self { file, speed: one(), from: None, length: None, ignore: Vec::new() }
     }
 
     fn start_ns(&self) -> u64 {
@@ -53,10 +56,11 @@ impl Trace {
         }
     }
 
-    /// Reads the file to count the arrivals and, if `with_sizes`, to collect the sizes of responses. An error begins with the key.
-    pub(super) fn scan(&self, with_sizes: bool) -> Result<load::config::Trace, String> {
+    /// Reads the file to count the arrivals and to collect their sizes. `refusal` returns why a column cannot be replayed. An error
+    /// begins with the key.
+    pub(super) fn scan(&self, refusal: impl Fn(Column) -> Option<&'static str>) -> Result<load::config::Trace, String> {
         let part = (self.start_ns(), self.length.map(|length| length.0));
-        let scanned = trace::scan(&self.file, part, self.speed, with_sizes);
+        let scanned = trace::scan(&self.file, part, self.speed, &self.ignore, refusal);
         scanned.map_err(|error| format!("file: {error:#}"))
     }
 
@@ -69,7 +73,7 @@ impl Trace {
             speed: self.speed,
             requests: 1,
             has_connections: false,
-            response_bytes: Vec::new(),
+            sizes: Vec::new(),
         }
     }
 }

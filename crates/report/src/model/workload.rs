@@ -27,7 +27,12 @@ pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Optio
     if let Some(trace) = &workload.trace {
         let name = trace.file.file_name().unwrap_or_default().to_string_lossy();
         let speed = if trace.speed == 1.0 { String::new() } else { format!(" at {}x speed", trace.speed) };
-        return Some(format!("{} arrivals of {name}{speed}", trace.requests));
+        let sizes = match trace.sizes.len() {
+            0 => String::new(),
+            1 => " with their size".to_owned(),
+            count => format!(" with their {count} sizes"),
+        };
+        return Some(format!("{} arrivals of {name}{sizes}{speed}", trace.requests));
     }
     Some(describe(&Profile(workload.profile.as_ref()?.with_mean(workload.rate_per_s?))))
 }
