@@ -115,8 +115,8 @@ pub fn quantiles<const COUNT: usize>(values: &mut [u64], shares: [f64; COUNT]) -
     let mut rest = values;
     for (share, quantile) in shares.into_iter().zip(&mut found).rev() {
         let Some(at) = rank(share, count) else { continue };
-        rest = &mut rest[..=at];
         *quantile = *rest.select_nth_unstable(at).1;
+        rest = &mut rest[..=at];
     }
     found
 }

@@ -130,7 +130,7 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
     let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body.unwrap().len())).collect();
     assert_eq!(targets, [("/a".to_owned(), 10), ("/a".to_owned(), 500)]);
     for (more, reason) in
-        [("paths = [\"/a\", \"/b\"]", "there are several paths"), ("body = \"x\"", "bodies of their own")]
+        [("paths = [\"/a\", \"/b\"]", "there are several paths"), ("method = \"GET\"\nbody = \"x\"", "bodies of their own")]
     {
         let error = loads("", &format!("\"http\"\n[workload.http]\n{more}")).unwrap_err();
         assert!(error.contains(reason), "{error}");
