@@ -83,7 +83,8 @@ enum Subject {
         #[arg(long, value_delimiter = ',', default_value = "128,1024")]
         sizes: Vec<usize>,
     },
-    /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, over http and https, A B A B
+    /// Rate and CPU per request of the HTTP client on one core against wrk -t1, on the same nginx with one worker over http and
+    /// https, and on ours, A B A B
     HttpClient,
     /// Delay of sessions at a server's `accept`, of muxbench and of httperf, at 8 000 requests/s
     Pacing,

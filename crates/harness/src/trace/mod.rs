@@ -6,7 +6,7 @@ mod column;
 mod csv;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
@@ -23,6 +23,9 @@ use table::TableRows;
 
 /// The maximum number of different sizes of messages. Each is a prepared request, and part of the stored plan.
 const SIZES_MAX: usize = 10_000;
+
+/// The steps of a part at which the search for the peak compares it.
+const PEAK_STEPS: u64 = 100;
 
 /// The rows of a file.
 pub struct Rows {
@@ -85,6 +88,29 @@ fn part(
     let end_ns = length_ns.map_or(u64::MAX, |length_ns| from_ns.saturating_add(length_ns));
     let is_within = move |row: &anyhow::Result<(u64, _)>| row.as_ref().map_or(true, |(at_ns, _)| *at_ns < end_ns);
     offsets.skip_while(is_before).take_while(is_within).map(move |row| row.map(|(at_ns, it)| (at_ns - from_ns, it)))
+}
+
+/// Returns the start of the part with the most arrivals among those of this length, in steps of a hundredth of the length.
+pub fn peak_ns(file: &Path, length_ns: u64) -> anyhow::Result<u64> {
+    let step_ns = (length_ns / PEAK_STEPS).max(1);
+    // The steps of the current part that have arrivals, with their numbers.
+    let mut steps: VecDeque<(u64, u64)> = VecDeque::new();
+    let (mut count, mut most, mut peak) = (0, 0, 0);
+    for row in part(Rows::open(file, &Column::ALL)?, 0, None) {
+        let step = row.with_context(|| file.display().to_string())?.0 / step_ns;
+        while let Some((_, left)) = steps.pop_front_if(|(first, _)| *first + PEAK_STEPS <= step) {
+            count -= left;
+        }
+        match steps.back_mut() {
+            Some((last, arrivals)) if *last == step => *arrivals += 1,
+            _ => steps.push_back((step, 1)),
+        }
+        count += 1;
+        if count > most {
+            (most, peak) = (count, (step + 1).saturating_sub(PEAK_STEPS));
+        }
+    }
+    Ok(peak * step_ns)
 }
 
 /// Counts the arrivals of a part of a file, and collects their sizes. Without `length_ns`, the part ends a mean interval after the last

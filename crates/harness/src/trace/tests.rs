@@ -62,6 +62,18 @@ fn part_of_a_file_is_replayed_at_its_speed() {
 }
 
 #[test]
+fn peak_is_the_part_with_the_most_arrivals() {
+    // One arrival a second, and ten a second from 300 s to 400 s.
+    let times = (0..300).map(f64::from).chain((0..1_000).map(|at| 300.0 + f64::from(at) / 10.0)).chain([400.0, 900.0]);
+    let (_folder, path) = file("a.csv", &times.map(|time| format!("{time}\n")).collect::<String>());
+    let second = 1_000_000_000;
+    assert_eq!(peak_ns(&path, 100 * second).unwrap(), 300 * second);
+    assert_eq!(peak_ns(&path, 10_000 * second).unwrap(), 0, "the whole file");
+    let narrow = peak_ns(&path, 50 * second).unwrap();
+    assert!((300 * second..=350 * second).contains(&narrow), "{narrow}");
+}
+
+#[test]
 fn sizes_of_a_part_are_collected() {
     let (_folder, path) = file("a.csv", "time,response_bytes,request_bytes\n0,500,1\n1,10,0\n2,500,1\n9,7,3\n");
     let sizes = |request, response| Sizes { request_bytes: Some(request), response_bytes: Some(response) };

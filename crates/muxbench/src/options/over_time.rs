@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use harness::spec::Workload;
 use harness::spec::profile::Profile;
-use harness::spec::trace::Trace;
+use harness::spec::trace::{Trace, TraceStart};
 use harness::spec::units::Time;
 use harness::trace::Column;
 
@@ -34,9 +34,9 @@ pub struct OverTimeArgs {
     /// Speed of the replay: 2 halves its duration [default: 1]
     #[arg(long, value_name = "FACTOR", requires = "trace")]
     speed: Option<f64>,
-    /// Start of the replayed part, after the first arrival [default: 0]
+    /// Start of the replayed part, after the first arrival, or `peak` for the busiest part [default: 0]
     #[arg(long, value_name = "TIME", requires = "trace")]
-    trace_from: Option<Time>,
+    trace_from: Option<TraceStart>,
     /// Length of the replayed part in the recording [default: up to the last arrival]
     #[arg(long, value_name = "TIME", requires = "trace")]
     trace_length: Option<Time>,

@@ -82,7 +82,7 @@ fn recorded_sizes_and_connections_are_replayed_or_refused() {
     let compare = |flags: &str| format!("compare --arch epoll {part} {flags}");
     let http = compare("--service http --output run");
     let out = run(folder.path(), &[&http.split(' ').collect::<Vec<_>>()[..], SMALL].concat());
-    assert!(out.contains("100 arrivals of day.csv with their 6 sizes at 2x speed"), "{out}");
+    assert!(out.contains("100 arrivals of day.csv with their 6 sizes from 100ms at 2x speed"), "{out}");
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
     // The part begins with the 25th row.
     let expected: Vec<u32> = (25..125).map(|at| at % 7).collect();

@@ -2,7 +2,7 @@
 
 use harness::model::Workload;
 use harness::spec::profile::Profile;
-use harness::spec::units::{Share, Size, Sizes, Think, Work};
+use harness::spec::units::{Share, Size, Sizes, Think, Time, Work};
 use load::config::{HttpTarget, Popularity, Schedule};
 
 use crate::format;
@@ -32,7 +32,8 @@ pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Optio
             1 => " with their size".to_owned(),
             count => format!(" with their {count} sizes"),
         };
-        return Some(format!("{} arrivals of {name}{sizes}{speed}", trace.requests));
+        let from = if trace.from_ns == 0 { String::new() } else { format!(" from {}", Time(trace.from_ns)) };
+        return Some(format!("{} arrivals of {name}{sizes}{from}{speed}", trace.requests));
     }
     Some(describe(&Profile(workload.profile.as_ref()?.with_mean(workload.rate_per_s?))))
 }

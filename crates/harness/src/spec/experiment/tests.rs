@@ -129,9 +129,10 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
     let load = loads("", "\"http\"\n[workload.http]\npaths = \"/a\"").unwrap();
     let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body.unwrap().len())).collect();
     assert_eq!(targets, [("/a".to_owned(), 10), ("/a".to_owned(), 500)]);
-    for (more, reason) in
-        [("paths = [\"/a\", \"/b\"]", "there are several paths"), ("method = \"GET\"\nbody = \"x\"", "bodies of their own")]
-    {
+    for (more, reason) in [
+        ("paths = [\"/a\", \"/b\"]", "there are several paths"),
+        ("method = \"GET\"\nbody = \"x\"", "bodies of their own"),
+    ] {
         let error = loads("", &format!("\"http\"\n[workload.http]\n{more}")).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
@@ -208,6 +209,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("rate = [100, 200.5]", "profile = \"hold:10:1s\"\nschedule = \"closed\""),
         ("[phases]", "[workload.trace]\nfile = \"a.csv\"\n[phases]"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", speed = -1}"),
+        ("rate = [100, 200.5]", "trace = {file = \"a.csv\", from = \"peak\"}"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\"}\nprofile = \"hold:10:1s\""),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
         ("[phases]", "service = \"kv\"\n[phases]"),
