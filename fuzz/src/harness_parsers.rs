@@ -89,7 +89,7 @@ pub fn samples(data: &[u8]) {
 
 /// Reads recorded arrivals.
 pub fn trace(data: &[u8]) {
-    if let Ok(rows) = harness::trace::Rows::read(std::io::Cursor::new(data.to_vec())) {
+    if let Ok(rows) = harness::trace::Rows::read(std::io::Cursor::new(data.to_vec()), &[]) {
         let rows = rows.take_while(Result::is_ok).take((1 << 20) + 4 * data.len() + 1).count();
         assert!(rows <= (1 << 20) + 4 * data.len(), "{rows} rows");
     }

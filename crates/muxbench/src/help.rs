@@ -91,8 +91,8 @@ const SHORT: &[(&str, &[&str])] = &[
         &[
             "rate",
             "profile",
+            "trace",
             "connections",
-            "schedule",
             "measure",
             "method",
             "header",

@@ -62,7 +62,7 @@ impl Progress {
                 let pulses_ns: u64 = pulses.map(|it| duration_ns(&overload::pulse(it.first, 0, 0, goal, 1.0))).sum();
                 let search_ns = goal.search().map_or(0, |search| search.time_max_ns);
                 let left_ns = search_ns.saturating_sub(until::elapsed_ns(outcomes)) + pulses_ns;
-                (None, left_ns, "trial {pos}: {wide_msg}")
+                (None, left_ns, "{prefix}: {wide_msg}")
             }
             // The plan of a gate has more repeats than fit into its time.
             Strategy::Gate(goal) => {
@@ -94,6 +94,8 @@ impl Progress {
         match event {
             RunEvent::Started(trial) => {
                 self.current = brief(trial);
+                // Only an overload shows it. Its probes find the rates of its trials.
+                self.bar.set_prefix(if trial.workload.profile.is_none() { "search" } else { "pulse" });
                 self.pace = Pace::default();
                 self.show("starting");
             }

@@ -254,8 +254,10 @@ pub fn interleaved_run() -> Run {
         let block = |part: usize| BlockReport {
             service_p50_ns: value(part),
             service_p90_ns: value(part) * 11 / 10,
+            service_p95_ns: value(part) * 23 / 20,
             response_p50_ns: load.response.p50_by_part_ns[part],
             response_p90_ns: load.response.p90_by_part_ns[part],
+            response_p95_ns: load.response.p90_by_part_ns[part] * 23 / 22,
             completed: 0,
         };
         load.slices = Some(SliceReport {

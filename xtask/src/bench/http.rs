@@ -39,7 +39,8 @@ pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
+/// Starts our `epoll` server.
+pub(super) fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let mut command = serve(binary, "epoll", &address.into(), &["--service", "http", "--folder"]);
     command.arg(folder);
     listen(command, &address.into())

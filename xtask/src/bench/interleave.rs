@@ -41,7 +41,7 @@ pub(super) struct Comparison {
 #[derive(Deserialize)]
 pub(super) struct Row {
     pub architecture: String,
-    label: String,
+    pub label: String,
     pub verdict: String,
     /// Why trials are not valid.
     reasons: Vec<String>,

@@ -4,7 +4,9 @@
 //! `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers. The other files contain
 //! the benches.
 
+mod advise;
 mod architectures;
+mod capacity;
 mod client;
 mod comparison;
 mod fleet;
@@ -17,12 +19,15 @@ mod http_client;
 mod interleave;
 mod kv;
 mod lab;
+mod numbers;
+mod observe;
 mod page;
 pub mod process;
 mod seda;
 mod server;
 mod spread;
 mod stream;
+mod trace;
 
 use std::process::Command;
 
@@ -33,7 +38,7 @@ use xtask::root;
 /// Measures muxbench itself
 #[derive(Debug, Parser)]
 pub struct Bench {
-    /// Rounds of each measurement [default: 5, timestamps 15, gate 30 and 10]
+    /// Rounds of each measurement [default: 5, timestamps 15, gate 30 and 10, capacity 3, observe and trace 1]
     #[arg(long, global = true)]
     rounds: Option<usize>,
     #[command(subcommand)]
@@ -78,7 +83,8 @@ enum Subject {
         #[arg(long, value_delimiter = ',', default_value = "128,1024")]
         sizes: Vec<usize>,
     },
-    /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, over http and https, A B A B
+    /// Rate and CPU per request of the HTTP client on one core against wrk -t1, on the same nginx with one worker over http and
+    /// https, and on ours, A B A B
     HttpClient,
     /// Delay of sessions at a server's `accept`, of muxbench and of httperf, at 8 000 requests/s
     Pacing,
@@ -101,6 +107,14 @@ enum Subject {
     Architectures(architectures::Architectures),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
     Gate(gate::Gate),
+    /// `advise` against a long comparison of the same architectures under 20 workloads: agreement and time; three hours
+    Advise(advise::Advise),
+    /// `observe` beside ten running experiments: connections, active share, sizes and rate
+    Observe(observe::Observe),
+    /// `capacity --target` against a fine sweep of the same server: difference and time; half an hour
+    Capacity(capacity::Capacity),
+    /// Sends of a replay of a million arrivals in a minute against the file
+    Trace(trace::Trace),
     /// Time to collect and merge samples of five workers, against merging the same samples in one process
     Gather {
         /// Samples of all workers together
@@ -163,6 +177,10 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Interleave(args) => interleave::run(count, args),
         Subject::Architectures(args) => architectures::run(count, args),
         Subject::Gate(args) => gate::run(rounds, args),
+        Subject::Advise(args) => advise::run(count, args),
+        Subject::Observe(args) => observe::run(rounds.unwrap_or(1), args),
+        Subject::Capacity(args) => capacity::run(rounds.unwrap_or(3), args),
+        Subject::Trace(args) => trace::run(rounds.unwrap_or(1), args),
         Subject::Gather { samples } => gather::run(count, *samples),
         Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
         Subject::Lab => lab::run(count),
@@ -175,7 +193,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; architectures; gate; gather; fleet; lab; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; architectures; gate; advise; observe; capacity; trace; gather; fleet; lab; \
                     handoff; seda; server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

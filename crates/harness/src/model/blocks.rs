@@ -28,6 +28,8 @@ pub enum Percentile {
     P50,
     /// The 90th percentile.
     P90,
+    /// The 95th percentile.
+    P95,
     /// The 99th percentile.
     P99,
 }
@@ -125,8 +127,10 @@ fn parts(record: &TrialRecord, figure: Figure) -> Option<Vec<f64>> {
     Some(match figure {
         Figure::Service(Percentile::P50) => of_blocks(|block| block.service_p50_ns),
         Figure::Service(Percentile::P90) => of_blocks(|block| block.service_p90_ns),
+        Figure::Service(Percentile::P95) => of_blocks(|block| block.service_p95_ns),
         Figure::Response(Percentile::P50) => of_blocks(|block| block.response_p50_ns),
         Figure::Response(Percentile::P90) => of_blocks(|block| block.response_p90_ns),
+        Figure::Response(Percentile::P95) => of_blocks(|block| block.response_p95_ns),
         Figure::Service(Percentile::P99) => load.service.p99_by_eighth_ns.map(|ns| ns as f64).into(),
         Figure::Response(Percentile::P99) => load.response.p99_by_eighth_ns.map(|ns| ns as f64).into(),
         Figure::Rate if load.stream.is_some() => return None,
@@ -143,6 +147,7 @@ fn whole(record: &TrialRecord, figure: Figure) -> Option<f64> {
         (Some((time, percentile)), _) => Some(match percentile {
             Percentile::P50 => time.distribution.p50_ns as f64,
             Percentile::P90 => time.distribution.p90_ns as f64,
+            Percentile::P95 => time.distribution.p95_ns as f64,
             Percentile::P99 => time.distribution.p99_ns as f64,
         }),
         (None, Figure::Rate) => record.rate_achieved_per_s(),

@@ -324,7 +324,7 @@ fn size(trial: &Trial) -> (u32, f64) {
 fn sizes(workload: &Workload) -> Option<(f64, f64)> {
     let targets = || workload.http.iter().flat_map(|http| &http.targets);
     let content = targets().map(|it| it.body_bytes).max().flatten();
-    let body = targets().filter_map(|it| it.body.as_ref()).map(|body| body.0.len()).max().unwrap_or(0);
+    let body = targets().filter_map(|it| it.body.as_ref()).map(|body| body.len()).max().unwrap_or(0);
     let fixed = workload.service.fixed().map(|(request, response)| (f64::from(request), f64::from(response)));
     fixed.or_else(|| content.map(|bytes| (128.0 + body as f64, bytes as f64)))
 }

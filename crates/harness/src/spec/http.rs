@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, TlsConfig};
+use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes, TlsConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
@@ -16,7 +16,10 @@ use super::units::Size;
 const GENERATED: &str = "/bytes/";
 
 /// The largest sum of all bodies: every trial of a run stores them.
-const BODIES_BYTES_MAX: usize = 4 << 20;
+const BODIES_BYTES_MAX: u64 = 4 << 20;
+
+/// The largest sum of all bodies with arbitrary bytes, which each client process keeps in memory.
+const FILLS_BYTES_MAX: u64 = 256 << 20;
 
 /// The requests and responses of the `http` service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,15 +75,42 @@ impl Http {
         self.paths.is_some() || !self.requests.is_empty() || self.requests_file.is_some()
     }
 
+    /// Whether requests have bodies of their own, or are listed with their bodies.
+    pub(super) fn has_bodies(&self) -> bool {
+        self.body.is_some() || self.body_lines.is_some() || !self.requests.is_empty() || self.requests_file.is_some()
+    }
+
     /// Returns the client's requests. `response` is the configured response size. With `is_ours` and without a folder, the
     /// server generates content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
+        let targets = self.specs(response)?.into_iter();
+        self.traffic_of(targets.map(|(spec, body)| self.target(spec, body, response, is_ours)).collect(), is_ours)
+    }
+
+    /// Returns a request for each pair of recorded sizes: `/bytes/N` with the size N of the response, or the only path. A request
+    /// with a size has a body. An error begins with the key.
+    pub fn replayed(&self, sizes: &[Sizes], response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
+        // Built-in servers answer no other method.
+        let method = is_ours.then(|| "GET".to_owned());
+        let mut targets = Vec::new();
+        for Sizes { request_bytes, response_bytes } in sizes {
+            let size =
+                |bytes: u64| u32::try_from(bytes).map(Size).map_err(|_| format!("paths: {bytes} bytes are too many"));
+            let response = response_bytes.map(size).transpose()?.or(response);
+            let body = request_bytes.map(Body::Fill);
+            let requests = self.specs(response)?.into_iter();
+            targets.extend(requests.map(|(spec, _)| {
+                let method = spec.method.or_else(|| self.method.clone()).or_else(|| method.clone());
+                let known = response.filter(|_| response_bytes.is_none());
+                self.target(RequestSpec { method, ..spec }, body.clone(), known, is_ours)
+            }));
+        }
+        self.traffic_of(targets, is_ours)
+    }
+
+    fn traffic_of(&self, mut targets: Vec<HttpTarget>, is_ours: bool) -> Result<HttpTraffic, String> {
         let status = self.status.unwrap_or(ExpectedStatus::Exact(200));
-        let target = |(spec, body): (RequestSpec, Option<Body>)| {
-            let target = self.target(spec, body, response, is_ours);
-            HttpTarget { status: target.status.filter(|it| *it != status), ..target }
-        };
-        let targets: Vec<HttpTarget> = self.specs(response)?.into_iter().map(target).collect();
+        targets.iter_mut().for_each(|target| target.status = target.status.filter(|it| *it != status));
         let unknown = |it: &&HttpTarget| !matches!(it.method.as_str(), "GET" | "HEAD");
         if let Some(target) = targets.iter().find(unknown).filter(|_| is_ours) {
             let method = &target.method;
@@ -88,10 +118,16 @@ impl Http {
                 "method: built-in servers answer {method} with 405; use GET or HEAD, or another server"
             ));
         }
-        let bodies_bytes: usize = targets.iter().filter_map(|it| it.body.as_ref()).map(|body| body.0.len()).sum();
-        if bodies_bytes > BODIES_BYTES_MAX {
-            let mib = BODIES_BYTES_MAX >> 20;
-            return Err(format!("body: {bodies_bytes} bytes in all bodies exceed the limit of {mib} MiB; send less"));
+        let is_fill = |body: &&Body| matches!(body, Body::Fill(_));
+        let (fills, stored): (Vec<&Body>, Vec<&Body>) =
+            targets.iter().filter_map(|it| it.body.as_ref()).partition(is_fill);
+        for (bodies, limit_bytes, remedy) in
+            [(stored, BODIES_BYTES_MAX, "send less"), (fills, FILLS_BYTES_MAX, "round the sizes of the trace")]
+        {
+            let (bytes, mib) = (bodies.iter().map(|body| body.len()).sum::<u64>(), limit_bytes >> 20);
+            if bytes > limit_bytes {
+                return Err(format!("body: {bytes} bytes in all bodies exceed the limit of {mib} MiB; {remedy}"));
+            }
         }
         Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status, tls: None })
     }
@@ -236,7 +272,7 @@ mod tests {
         let posts = Http { body: body("{}"), ..http(&["/a x3", "/b"]) }.traffic(None, false).unwrap();
         let [first, second] = &posts.targets[..] else { panic!("{posts:?}") };
         assert_eq!((first.to_string(), first.weight, second.weight), ("POST /a".to_owned(), 3, 1));
-        assert_eq!((first.body.clone(), first.any_length), (Some(Body(b"{}".to_vec())), true));
+        assert_eq!((first.body.clone(), first.any_length), (Some(Body::Bytes(b"{}".to_vec())), true));
         assert_eq!(first.status, Some(ExpectedStatus::Class(2)));
         let put =
             Http { method: Some("PUT".into()), body: body(""), status: Some(ExpectedStatus::Any), ..http(&["/"]) };
@@ -256,7 +292,7 @@ mod tests {
         let from_file = Http { body: body(&format!("@{}", file.display())), ..http(&["/"]) };
         let all = Http { body_lines: Some(lines.clone()), ..from_file.clone() }.traffic(None, false).unwrap();
         let bodies: Vec<_> = all.targets.into_iter().filter_map(|target| target.body).collect();
-        assert_eq!(bodies, [Body(b"\xff".to_vec()), Body(b"a".to_vec()), Body(b"b".to_vec())]);
+        assert_eq!(bodies, [&b"\xff"[..], b"a", b"b"].map(|bytes| Body::Bytes(bytes.to_vec())));
         let requests_file = folder.path().join("requests");
         std::fs::write(&requests_file, "/a\n{\"path\":\"/b\",\"body\":\"c\"}\n").unwrap();
         let listed = Http { requests_file: Some(requests_file.clone()), ..http(&[]) };
@@ -268,7 +304,7 @@ mod tests {
         assert!(error(Http { body: body("a"), ..listed.clone() }).starts_with("body: not used"));
         assert!(error(Http { paths: http(&["/"]).paths, ..listed }).starts_with("paths: not used"));
         assert!(error(Http { body: body("@/none"), ..http(&["/"]) }).starts_with("body: cannot read /none"));
-        let big = "x".repeat(BODIES_BYTES_MAX + 1);
+        let big = "x".repeat(BODIES_BYTES_MAX as usize + 1);
         assert!(error(Http { body: body(&big), ..http(&["/"]) }).contains("exceed the limit of 4 MiB"));
         let post = Http { body: body("a"), ..http(&["/"]) };
         assert!(post.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer POST with 405"));
@@ -283,10 +319,11 @@ mod tests {
         let status = ExpectedStatus::Exact(404);
         assert_eq!(traffic, HttpTraffic { status, ..HttpTraffic::new(targets) });
         assert_eq!(serde_json::to_value(&traffic).unwrap(), old, "plain GET requests keep the format");
-        for body in [&b"{\"a\": \"\xc3\xa4\"}"[..], b"", b"\xff\0"] {
+        let bodies = [&b"{\"a\": \"\xc3\xa4\"}"[..], b"", b"\xff\0"].map(|bytes| Body::Bytes(bytes.to_vec()));
+        for body in bodies.into_iter().chain([Body::Fill(1 << 30)]) {
             let target = HttpTarget {
                 method: "POST".into(),
-                body: Some(Body(body.to_vec())),
+                body: Some(body),
                 weight: 3,
                 status: Some(ExpectedStatus::Class(2)),
                 any_length: true,
@@ -296,6 +333,22 @@ mod tests {
             assert_eq!(serde_json::from_str::<HttpTarget>(&stored).unwrap(), target, "{stored}");
         }
         assert!(serde_json::from_str::<Body>(r#"{"base64": "?"}"#).is_err());
+    }
+
+    #[test]
+    fn recorded_sizes_become_paths_and_bodies() {
+        let sizes = |request_bytes, response_bytes| Sizes { request_bytes, response_bytes };
+        let both = [sizes(Some(0), Some(7)), sizes(Some(9), Some(8))];
+        let ours = http(&[]).replayed(&both, Some(Size(5)), true).unwrap();
+        let [_, second] = &ours.targets[..] else { panic!("{ours:?}") };
+        assert_eq!((second.to_string(), second.body_bytes), ("GET /bytes/8".to_owned(), Some(8)));
+        assert_eq!((second.body.clone(), second.status), (Some(Body::Fill(9)), None));
+        let target = http(&["/a"]).replayed(&[sizes(Some(9), None)], None, false).unwrap();
+        let [post] = &target.targets[..] else { panic!("{target:?}") };
+        assert_eq!((post.to_string(), post.any_length), ("POST /a".to_owned(), true));
+        assert_eq!(http(&[]).replayed(&[sizes(None, Some(8))], None, false).unwrap().targets[0].body, None);
+        let large = http(&["/"]).replayed(&[sizes(Some(FILLS_BYTES_MAX + 1), None)], None, false).unwrap_err();
+        assert!(large.ends_with("exceed the limit of 256 MiB; round the sizes of the trace"), "{large}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::one_or_many::OneOrMany;
 use super::trace::Trace;
 use super::units::Size;
 use super::workload::{Service, Workload};
+use crate::trace::Column;
 
 impl Experiment {
     /// Tests whether the workload lists the requests to all servers of `http`.
@@ -40,14 +41,34 @@ impl Experiment {
     /// adds the placement and the seed. Reads the trace. Fails on a missing size, or a wrong value of `kv` or `http`.
     pub fn loads(&self) -> Result<Vec<LoadConfig>, String> {
         let Some(trace) = &self.workload.trace else { return self.loads_with(None) };
-        let has_paths = self.has_requests() || self.target_paths().is_some();
-        let with_sizes = self.workload.service == Service::Http && !has_paths;
-        let trace = trace.scan(with_sizes).map_err(|reason| format!("workload.trace.{reason}"))?;
+        let trace = trace.scan(|column| self.refusal(column)).map_err(|reason| format!("workload.trace.{reason}"))?;
         let loads = self.loads_with(Some(trace))?;
         // Only the file tells whether it has connections.
         match loads.iter().find_map(broken) {
             Some(rule) => Err(rule.to_string()),
             None => Ok(loads),
+        }
+    }
+
+    /// Returns why a replay cannot have the values of a column.
+    fn refusal(&self, column: Column) -> Option<&'static str> {
+        let http = self.workload.http.as_ref();
+        let has_paths = self.has_requests() || self.target_paths().is_some();
+        match column {
+            Column::Connection => None,
+            _ if self.workload.service != Service::Http => {
+                Some("only the service `http` has messages of several sizes; use --service http")
+            }
+            Column::RequestBytes if http.is_some_and(Http::has_bodies) => {
+                Some("the requests have bodies of their own; remove those")
+            }
+            Column::RequestBytes => {
+                let paths = self.target_paths().or_else(|| Some(http?.paths.as_ref()?.0.clone()));
+                paths.is_some_and(|it| it.len() > 1).then_some("there are several paths; use one")
+            }
+            Column::ResponseBytes => has_paths.then_some(
+                "the path of the requests is given, and only the servers' /bytes/N has N bytes; remove the path, or add --response",
+            ),
         }
     }
 
@@ -69,16 +90,16 @@ impl Experiment {
         kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
         // length differs from that of the first response.
-        let sizes = trace.as_ref().map_or(&[][..], |trace| trace.response_bytes.as_slice());
+        let sizes = trace.as_ref().map_or(&[][..], |trace| trace.sizes.as_slice());
         let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
             let mut http = workload.http.clone().unwrap_or_default();
             http.paths = self.target_paths().map(OneOrMany).or(http.paths);
             let are_ours = self.exec.is_empty() && self.target.is_empty();
-            if !sizes.is_empty() {
-                http.paths = Some(OneOrMany(sizes.iter().map(|bytes| format!("/bytes/{bytes}")).collect()));
-            }
-            let response = workload.response.filter(|_| sizes.is_empty());
-            http.traffic(response, are_ours).map_err(|reason| format!("workload.http.{reason}"))
+            let traffic = match sizes {
+                [] => http.traffic(workload.response, are_ours),
+                _ => http.replayed(sizes, workload.response, are_ours),
+            };
+            traffic.map_err(|reason| format!("workload.http.{reason}"))
         });
         let http = http.transpose()?;
         let common = LoadConfig {

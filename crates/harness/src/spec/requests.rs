@@ -85,7 +85,7 @@ pub(super) fn read_requests(file: &Path) -> Result<Vec<RequestSpec>, String> {
 /// Reads a file with a body on each line.
 pub(super) fn read_bodies(file: &Path) -> Result<Vec<Body>, String> {
     let text = read_text(file)?;
-    let bodies: Vec<Body> = text.lines().map(|line| Body(line.as_bytes().to_vec())).collect();
+    let bodies: Vec<Body> = text.lines().map(|line| Body::Bytes(line.as_bytes().to_vec())).collect();
     if bodies.is_empty() { Err(format!("{}: the file is empty; add a body", file.display())) } else { Ok(bodies) }
 }
 
@@ -106,8 +106,8 @@ impl BodySpec {
     /// Returns the body's bytes.
     pub(super) fn load(&self) -> Result<Body, String> {
         match self.0.strip_prefix('@') {
-            Some(file) => read(Path::new(file)).map(Body),
-            None => Ok(Body(self.0.clone().into_bytes())),
+            Some(file) => read(Path::new(file)).map(Body::Bytes),
+            None => Ok(Body::Bytes(self.0.clone().into_bytes())),
         }
     }
 }

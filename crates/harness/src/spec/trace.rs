@@ -1,12 +1,37 @@
 //! `[workload.trace]`: recorded arrivals to replay.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::units::Time;
-use crate::trace;
+use super::units::{Time, UnitError, units};
+use crate::trace::{self, Column};
+
+/// The start of the replayed part: a time after the first arrival of the file, or `peak` for the part with the most arrivals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceStart(pub Option<Time>);
+
+units! {
+    TraceStart, "start", "a time such as 20h, or peak", r"^(peak|0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h))$";
+}
+
+impl TraceStart {
+    fn read(text: &str) -> Option<Self> {
+        if text == "peak" { Some(Self(None)) } else { text.parse().ok().map(|time| Self(Some(time))) }
+    }
+}
+
+impl fmt::Display for TraceStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(time) => time.fmt(f),
+            None => f.write_str("peak"),
+        }
+    }
+}
 
 /// Recorded arrivals, which the window replays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,10 +43,13 @@ pub struct Trace {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub speed: f64,
-    /// The start of the replayed part, after the first arrival of the file.
-    pub from: Option<Time>,
+    /// The start of the replayed part, after the first arrival of the file, or `peak` for the part with the most arrivals.
+    pub from: Option<TraceStart>,
     /// The length of the replayed part in the recording. By default, it reaches to the last arrival.
     pub length: Option<Time>,
+    /// The columns of the file that the replay does not use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<Column>,
 }
 
 fn one() -> f64 {
@@ -35,11 +63,7 @@ fn is_one(speed: &f64) -> bool {
 impl Trace {
     /// The replay of a whole file at its own speed.
     pub fn of(file: PathBuf) -> Self {
-        Self { file, speed: one(), from: None, length: None }
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.from.map_or(0, |from| from.0)
+        Self { file, speed: one(), from: None, length: None, ignore: Vec::new() }
     }
 
     /// Checks the values. An error begins with the key, as `speed: ...`.
@@ -49,14 +73,23 @@ impl Trace {
         }
         match self.length {
             Some(Time(0)) => Err("length: must be longer than 0".to_owned()),
+            None if self.from == Some(TraceStart(None)) => {
+                Err("from: `peak` needs a length; add the length of the part, such as 10min".to_owned())
+            }
             _ => Ok(()),
         }
     }
 
-    /// Reads the file to count the arrivals and, if `with_sizes`, to collect the sizes of responses. An error begins with the key.
-    pub(super) fn scan(&self, with_sizes: bool) -> Result<load::config::Trace, String> {
-        let part = (self.start_ns(), self.length.map(|length| length.0));
-        let scanned = trace::scan(&self.file, part, self.speed, with_sizes);
+    /// Reads the file to count the arrivals and to collect their sizes. `refusal` returns why a column cannot be replayed. An error
+    /// begins with the key.
+    pub(super) fn scan(&self, refusal: impl Fn(Column) -> Option<&'static str>) -> Result<load::config::Trace, String> {
+        let length_ns = self.length.map(|length| length.0);
+        let from_ns = match (self.from, length_ns) {
+            (Some(TraceStart(None)), Some(length_ns)) => trace::peak_ns(&self.file, length_ns),
+            (from, _) => Ok(from.and_then(|from| from.0).map_or(0, |from| from.0)),
+        };
+        let scanned = from_ns
+            .and_then(|from_ns| trace::scan(&self.file, (from_ns, length_ns), self.speed, &self.ignore, refusal));
         scanned.map_err(|error| format!("file: {error:#}"))
     }
 
@@ -64,12 +97,12 @@ impl Trace {
     pub(super) fn unread(&self) -> load::config::Trace {
         load::config::Trace {
             file: self.file.clone(),
-            from_ns: self.start_ns(),
+            from_ns: 0,
             length_ns: self.length.map_or(1_000_000_000, |length| length.0),
             speed: self.speed,
             requests: 1,
             has_connections: false,
-            response_bytes: Vec::new(),
+            sizes: Vec::new(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The columns of a file: their names, the units of times, and the values of a row.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// The names of a column of times, which may end with a unit. muxbench's samples have `planned_ns`.
 const TIMES: [&str; 6] = ["planned", "time", "timestamp", "arrival", "start", "ts"];
 const UNITS: [(&str, u64); 4] = [("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)];
-/// The names of the columns of connections and of the sizes of responses.
-const CONNECTIONS: [&str; 1] = ["connection"];
-const RESPONSES: [&str; 2] = ["response_bytes", "bytes"];
 
 /// The reason why a file cannot be replayed.
 pub(super) const NO_TIME: &str = "no column of times; name one time_s, time_ms, time_us, time_ns or timestamp";
@@ -13,15 +13,51 @@ pub(super) const NO_TIME: &str = "no column of times; name one time_s, time_ms, 
 /// A second, the unit of numbers without another one.
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// A column besides times, which a file may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    /// The number of the connection.
+    Connection,
+    /// The bytes of the request's body.
+    RequestBytes,
+    /// The bytes of the response's content.
+    ResponseBytes,
+}
+
+impl Column {
+    /// All columns, in the order of the values of a [`Row`].
+    pub const ALL: [Self; 3] = [Self::Connection, Self::RequestBytes, Self::ResponseBytes];
+
+    /// The name, as in a file.
+    pub const fn name(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// All names that a file may use.
+    const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Connection => &["connection"],
+            Self::RequestBytes => &["request_bytes"],
+            Self::ResponseBytes => &["response_bytes", "bytes", "body_bytes_sent"],
+        }
+    }
+}
+
 /// A row of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The time in nanoseconds, from any origin.
     pub time_ns: i64,
-    /// The number of the connection, if the file has such a column.
-    pub connection: Option<u64>,
-    /// The size of the response in bytes, if the file has such a column.
-    pub response_bytes: Option<u64>,
+    /// The values of the other columns, as far as the file has them.
+    pub values: [Option<u64>; Column::ALL.len()],
+}
+
+impl Row {
+    /// Returns the value of a column, if the file has it.
+    pub fn value(&self, column: Column) -> Option<u64> {
+        self.values[column as usize]
+    }
 }
 
 /// The columns of a file, by their numbers.
@@ -30,9 +66,7 @@ pub(super) struct Columns {
     pub(super) time: usize,
     /// The unit of times, in nanoseconds.
     pub(super) unit_ns: u64,
-    pub(super) connection: Option<usize>,
-    /// The sizes of responses in bytes.
-    pub(super) response: Option<usize>,
+    pub(super) others: [Option<usize>; Column::ALL.len()],
 }
 
 impl Columns {
@@ -42,15 +76,25 @@ impl Columns {
         unit_ns: impl Fn(usize) -> Option<u64>,
     ) -> Option<Self> {
         let (time, unit) = names.clone().enumerate().find_map(|(at, name)| Some((at, unit_of(name)?)))?;
-        let of =
-            |known: &[&str]| names.clone().position(|name| known.iter().any(|it| name.trim().eq_ignore_ascii_case(it)));
-        let unit_ns = unit.or_else(|| unit_ns(time)).unwrap_or(SECOND_NS);
-        Some(Self { time, unit_ns, connection: of(&CONNECTIONS), response: of(&RESPONSES) })
+        let is_named =
+            |name: &str, column: Column| column.names().iter().any(|it| name.trim().eq_ignore_ascii_case(it));
+        let others = Column::ALL.map(|column| names.clone().position(|name| is_named(name, column)));
+        Some(Self { time, unit_ns: unit.or_else(|| unit_ns(time)).unwrap_or(SECOND_NS), others })
     }
 
     /// The only column of a file without names: times in seconds.
     pub(super) fn first() -> Self {
-        Self { time: 0, unit_ns: SECOND_NS, connection: None, response: None }
+        Self { time: 0, unit_ns: SECOND_NS, others: [None; Column::ALL.len()] }
+    }
+
+    /// Whether the file has a column.
+    pub(super) fn has(&self, column: Column) -> bool {
+        self.others[column as usize].is_some()
+    }
+
+    /// Removes columns, which are then not read.
+    pub(super) fn ignore(&mut self, columns: &[Column]) {
+        columns.iter().for_each(|column| self.others[*column as usize] = None);
     }
 }
 
@@ -67,13 +111,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn columns_have_their_places_and_spelled_names() {
+        for (at, column) in Column::ALL.into_iter().enumerate() {
+            assert_eq!(column as usize, at);
+            assert_eq!(serde_json::to_value(column).unwrap(), column.name());
+        }
+    }
+
+    #[test]
     fn columns_are_found_by_name() {
         let find = |names: &str| Columns::find(names.split(','), |_| None);
-        let columns = |time, unit_ns, connection| Some(Columns { time, unit_ns, connection, response: None });
+        let columns = |time, unit_ns, connection| Some(Columns { time, unit_ns, others: [connection, None, None] });
         assert_eq!(find("planned_ns,sent_ns,complete_ns,connection,client"), columns(0, 1, Some(3)));
         assert_eq!(find("path, Timestamp ,size"), columns(1, SECOND_NS, None));
         assert_eq!(find("Connection,time_ms"), columns(1, 1_000_000, Some(0)));
-        assert_eq!(find("bytes,time,Response_Bytes").unwrap().response, Some(0));
+        let mut sized = find("bytes,time,Response_Bytes,request_bytes").unwrap();
+        assert_eq!(sized.others, [None, Some(3), Some(0)]);
+        sized.ignore(&[Column::ResponseBytes]);
+        assert!(sized.has(Column::RequestBytes) && !sized.has(Column::ResponseBytes));
         assert_eq!(find("sent_ns,connection"), None);
         assert_eq!(Columns::find(["time"].into_iter(), |_| Some(1_000)), columns(0, 1_000, None));
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Context, bail, ensure};
 
-use super::column::{Columns, NO_TIME, Row};
+use super::column::{Column, Columns, NO_TIME, Row};
 
 /// The limit of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -12,7 +12,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The rows of a file. The first line names the columns; without names, the first column has times in seconds.
 pub(super) struct CsvRows<R> {
     reader: R,
-    columns: Columns,
+    pub(super) columns: Columns,
     line: Vec<u8>,
     /// The number of the current line, from 1.
     number: u64,
@@ -32,10 +32,6 @@ impl<R: BufRead> CsvRows<R> {
             rows.columns = Columns::find(names.iter().copied(), |_| None).context(NO_TIME)?;
         }
         Ok(rows)
-    }
-
-    pub(super) fn has_connections(&self) -> bool {
-        self.columns.connection.is_some()
     }
 
     /// Reads the next line that is not empty. Returns whether there is one.
@@ -61,19 +57,24 @@ impl<R: BufRead> CsvRows<R> {
     }
 
     fn row(&self) -> anyhow::Result<Row> {
-        let Columns { time, unit_ns, connection, response } = self.columns;
+        let Columns { time, unit_ns, others } = self.columns;
         let (line, number) = (self.text()?, self.number);
         let text = field(line, time).with_context(|| format!("line {number} has no time"))?;
         let time_ns = time_ns(text, unit_ns).with_context(|| {
             format!("line {number}: invalid time `{text}`: expected a number, or a time such as 2026-01-31T12:00:00.5Z")
         })?;
-        let whole = |at: Option<usize>, what: &str| -> anyhow::Result<Option<u64>> {
-            let Some(at) = at else { return Ok(None) };
-            let text = field(line, at).with_context(|| format!("line {number} has no {what}"))?;
-            let parsed = text.parse::<u64>().ok();
-            parsed.with_context(|| format!("line {number}: invalid {what} `{text}`: expected a whole number")).map(Some)
-        };
-        Ok(Row { time_ns, connection: whole(connection, "connection")?, response_bytes: whole(response, "size")? })
+        let mut values = [None; Column::ALL.len()];
+        for ((column, at), value) in Column::ALL.into_iter().zip(others).zip(&mut values) {
+            let (Some(at), name) = (at, column.name()) else { continue };
+            let text = field(line, at).with_context(|| format!("line {number} has no {name}"))?;
+            *value = Some(text.parse().ok().with_context(|| {
+                format!(
+                    "line {number}: invalid {name} `{text}`: expected a whole number; or ignore the column with \
+                     --trace-ignore {name}"
+                )
+            })?);
+        }
+        Ok(Row { time_ns, values })
     }
 }
 
@@ -138,7 +139,8 @@ mod tests {
 
     fn rows(text: &str) -> Result<Vec<(i64, Option<u64>)>, String> {
         let rows = CsvRows::new(text.as_bytes()).map_err(|error| error.to_string())?;
-        rows.map(|row| row.map(|row| (row.time_ns, row.connection)).map_err(|error| error.to_string())).collect()
+        rows.map(|row| row.map(|row| (row.time_ns, row.value(Column::Connection))).map_err(|error| error.to_string()))
+            .collect()
     }
 
     #[test]
@@ -147,7 +149,7 @@ mod tests {
         let named = "\u{feff}path,time_us,connection\r\n\"/a,b\",10.25,7\r\n/c,20,0";
         assert_eq!(rows(named), Ok(vec![(10_250, Some(7)), (20_000, Some(0))]));
         let sized = CsvRows::new("time,bytes\n1,10\n".as_bytes()).unwrap().next().unwrap().unwrap();
-        assert_eq!((sized.time_ns, sized.response_bytes), (1_000_000_000, Some(10)));
+        assert_eq!(sized, Row { time_ns: 1_000_000_000, values: [None, None, Some(10)] });
         let dated = "timestamp\n2026-01-31T12:00:00Z\n2026-01-31T12:00:00.000000001Z\n";
         let times: Vec<i64> = rows(dated).unwrap().into_iter().map(|(ns, _)| ns).collect();
         assert_eq!(times[1] - times[0], 1);
@@ -172,7 +174,7 @@ mod tests {
             ("a,b\n1,2\n", "no column of times; name one time_s"),
             ("time\nx\n", "line 2: invalid time `x`: expected a number"),
             ("a,time\n1\n", "line 2 has no time"),
-            ("time,connection\n1,2\n3,four\n", "line 3: invalid connection `four`: expected a whole number"),
+            ("time,connection\n1,2\n3,four\n", "line 3: invalid connection `four`: expected a whole number; or ignore"),
             ("time,connection\n1\n", "line 2 has no connection"),
         ] {
             let error = rows(text).unwrap_err();
@@ -206,10 +208,8 @@ mod tests {
         let reader = io::BufReader::new(Generated { made: 0, rest: b"time_ns,connection\n".to_vec() });
         let mut rows = CsvRows::new(reader).unwrap();
         for at in 0..300_000 {
-            assert_eq!(
-                rows.next().unwrap().unwrap(),
-                Row { time_ns: at, connection: Some(at as u64 % 100), response_bytes: None }
-            );
+            let expected = Row { time_ns: at, values: [Some(at as u64 % 100), None, None] };
+            assert_eq!(rows.next().unwrap().unwrap(), expected);
             // Each read of the generator has one line.
             assert!(rows.reader.get_ref().made <= at as u64 + 2, "read {} lines", rows.reader.get_ref().made);
             assert!(rows.line.capacity() <= 1 << 10);

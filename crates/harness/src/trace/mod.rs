@@ -6,46 +6,55 @@ mod column;
 mod csv;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use load::Arrivals;
-use load::config::{Arrival, Trace};
+use load::config::{Arrival, Sizes, Trace};
 use server::regular;
 
 use crate::columnar::MAGIC;
-pub use column::Row;
+use column::Columns;
+pub use column::{Column, Row};
 use csv::CsvRows;
 use table::TableRows;
 
-/// The maximum number of different sizes of responses. Each is a prepared request, and part of the stored plan.
+/// The maximum number of different sizes of messages. Each is a prepared request, and part of the stored plan.
 const SIZES_MAX: usize = 10_000;
+
+/// The steps of a part at which the search for the peak compares it.
+const PEAK_STEPS: u64 = 100;
 
 /// The rows of a file.
 pub struct Rows {
-    has_connections: bool,
+    /// The columns that the rows have.
+    columns: Vec<Column>,
     rows: Box<dyn Iterator<Item = anyhow::Result<Row>>>,
 }
 
 impl Rows {
-    fn open(path: &Path) -> anyhow::Result<Self> {
+    fn open(path: &Path, ignored: &[Column]) -> anyhow::Result<Self> {
         let place = || format!("cannot read {}", path.display());
-        Self::read(regular::open(path).with_context(place)?).with_context(place)
+        Self::read(regular::open(path).with_context(place)?, ignored).with_context(place)
     }
 
-    /// Reads a file of either format.
-    pub fn read(mut file: impl Read + Seek + 'static) -> anyhow::Result<Self> {
+    /// Reads a file of either format, without some of its columns.
+    pub fn read(mut file: impl Read + Seek + 'static, ignored: &[Column]) -> anyhow::Result<Self> {
+        let found = |columns: &mut Columns| {
+            columns.ignore(ignored);
+            Column::ALL.into_iter().filter(|column| columns.has(*column)).collect()
+        };
         let mut start = Vec::new();
         (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start)?;
         file.rewind()?;
         if start == MAGIC {
-            let rows = TableRows::new(file)?;
-            return Ok(Self { has_connections: rows.has_connections(), rows: Box::new(rows) });
+            let mut rows = TableRows::new(file)?;
+            return Ok(Self { columns: found(&mut rows.columns), rows: Box::new(rows) });
         }
-        let rows = CsvRows::new(BufReader::with_capacity(1 << 20, file))?;
-        Ok(Self { has_connections: rows.has_connections(), rows: Box::new(rows) })
+        let mut rows = CsvRows::new(BufReader::with_capacity(1 << 20, file))?;
+        Ok(Self { columns: found(&mut rows.columns), rows: Box::new(rows) })
     }
 }
 
@@ -81,28 +90,56 @@ fn part(
     offsets.skip_while(is_before).take_while(is_within).map(move |row| row.map(|(at_ns, it)| (at_ns - from_ns, it)))
 }
 
-/// Counts the arrivals of a part of a file, and collects the sizes of responses if `with_sizes`. Without `length_ns`, the part ends a
-/// mean interval after the last arrival.
+/// Returns the start of the part with the most arrivals among those of this length, in steps of a hundredth of the length.
+pub fn peak_ns(file: &Path, length_ns: u64) -> anyhow::Result<u64> {
+    let step_ns = (length_ns / PEAK_STEPS).max(1);
+    // The steps of the current part that have arrivals, with their numbers.
+    let mut steps: VecDeque<(u64, u64)> = VecDeque::new();
+    let (mut count, mut most, mut peak) = (0, 0, 0);
+    for row in part(Rows::open(file, &Column::ALL)?, 0, None) {
+        let step = row.with_context(|| file.display().to_string())?.0 / step_ns;
+        while let Some((_, left)) = steps.pop_front_if(|(first, _)| *first + PEAK_STEPS <= step) {
+            count -= left;
+        }
+        match steps.back_mut() {
+            Some((last, arrivals)) if *last == step => *arrivals += 1,
+            _ => steps.push_back((step, 1)),
+        }
+        count += 1;
+        if count > most {
+            (most, peak) = (count, (step + 1).saturating_sub(PEAK_STEPS));
+        }
+    }
+    Ok(peak * step_ns)
+}
+
+/// Counts the arrivals of a part of a file, and collects their sizes. Without `length_ns`, the part ends a mean interval after the last
+/// arrival. `refusal` returns why a column cannot be replayed.
 pub fn scan(
     file: &Path,
     (from_ns, length_ns): (u64, Option<u64>),
     speed: f64,
-    with_sizes: bool,
+    ignored: &[Column],
+    refusal: impl Fn(Column) -> Option<&'static str>,
 ) -> anyhow::Result<Trace> {
     let file = std::path::absolute(file)?;
     let place = || file.display().to_string();
-    let rows = Rows::open(&file)?;
-    let has_connections = rows.has_connections;
+    let rows = Rows::open(&file, ignored)?;
+    if let Some((column, reason)) = rows.columns.iter().find_map(|column| Some((column.name(), refusal(*column)?))) {
+        bail!("cannot replay the column {column} of {}: {reason}; or ignore it with --trace-ignore {column}", place());
+    }
+    let (has_connections, has_sizes) =
+        (rows.columns.contains(&Column::Connection), rows.columns.iter().any(|it| *it != Column::Connection));
     let (mut requests, mut last_ns) = (0, 0);
     let mut sizes = BTreeSet::new();
     for row in part(rows, from_ns, length_ns) {
         let (at_ns, row) = row.with_context(place)?;
         last_ns = at_ns;
         requests += 1;
-        sizes.extend(row.response_bytes.filter(|_| with_sizes));
+        sizes.extend(has_sizes.then(|| sizes_of(&row)));
         ensure!(
             sizes.len() <= SIZES_MAX,
-            "{} has more than {SIZES_MAX} sizes of responses; round them",
+            "{} has more than {SIZES_MAX} pairs of sizes of requests and responses; round them",
             file.display()
         );
     }
@@ -112,17 +149,33 @@ pub fn scan(
         None if last_ns == 0 => bail!("{} has only one time in this part; set the length of the part", file.display()),
         None => last_ns + (last_ns / requests).max(1),
     };
-    let response_bytes = sizes.into_iter().collect();
-    Ok(Trace { from_ns, length_ns, speed, requests, has_connections, response_bytes, file })
+    let sizes = sizes.into_iter().collect();
+    Ok(Trace { from_ns, length_ns, speed, requests, has_connections, sizes, file })
+}
+
+fn sizes_of(row: &Row) -> Sizes {
+    Sizes { request_bytes: row.value(Column::RequestBytes), response_bytes: row.value(Column::ResponseBytes) }
+}
+
+/// Whether a trace uses a column.
+fn uses(trace: &Trace, column: Column) -> bool {
+    let first = trace.sizes.first();
+    match column {
+        Column::Connection => trace.has_connections,
+        Column::RequestBytes => first.is_some_and(|sizes| sizes.request_bytes.is_some()),
+        Column::ResponseBytes => first.is_some_and(|sizes| sizes.response_bytes.is_some()),
+    }
 }
 
 /// Opens the file of a trace for its replay.
 pub fn replay(trace: &Trace) -> Result<Arrivals, String> {
-    let rows = Rows::open(&trace.file).map_err(|error| format!("workload.trace: {error:#}"))?;
+    let ignored: Vec<Column> = Column::ALL.into_iter().filter(|column| !uses(trace, *column)).collect();
+    let rows = Rows::open(&trace.file, &ignored).map_err(|error| format!("workload.trace: {error:#}"))?;
     let (speed, file) = (trace.speed, trace.file.clone());
     let arrivals = part(rows, trace.from_ns, Some(trace.length_ns)).map(move |row| match row {
-        Ok((at_ns, Row { connection, response_bytes, .. })) => {
-            Ok(Arrival { at_ns: at_ns as f64 / speed, connection, response_bytes })
+        Ok((at_ns, row)) => {
+            let connection = row.value(Column::Connection);
+            Ok(Arrival { at_ns: at_ns as f64 / speed, connection, sizes: sizes_of(&row) })
         }
         Err(error) => Err(format!("workload.trace: {}: {error:#}", file.display())),
     });

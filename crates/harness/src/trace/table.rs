@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 
 use anyhow::{Context, ensure};
 
-use super::column::{Columns, NO_TIME, Row};
+use super::column::{Column, Columns, NO_TIME, Row};
 use crate::columnar::{Kind, ROWS_PER_GROUP, Table};
 
 const FOREIGN: &str = "not a flat Parquet file; write columns without lists and structures, or a CSV file";
@@ -17,11 +17,10 @@ type Values = std::vec::IntoIter<Option<i64>>;
 /// The rows of a file, of which one group at a time is in memory.
 pub(super) struct TableRows<F> {
     table: Table<F>,
-    columns: Columns,
+    pub(super) columns: Columns,
     group: usize,
     times: Values,
-    connections: Values,
-    responses: Values,
+    others: [Values; Column::ALL.len()],
     returned: u64,
 }
 
@@ -30,26 +29,20 @@ impl<F: Read + Seek> TableRows<F> {
         let table = Table::open(file)?.context(FOREIGN)?;
         let names = table.columns.iter().map(|column| column.name.as_str());
         let columns = Columns::find(names, |at| table.columns[at].unit_ns).context(NO_TIME)?;
-        let nothing = || Vec::new().into_iter();
-        let (times, connections, responses) = (nothing(), nothing(), nothing());
-        Ok(Self { table, columns, group: 0, times, connections, responses, returned: 0 })
-    }
-
-    pub(super) fn has_connections(&self) -> bool {
-        self.columns.connection.is_some()
+        Ok(Self { table, columns, group: 0, times: Values::default(), others: Default::default(), returned: 0 })
     }
 
     /// Decodes the next group.
     fn advance(&mut self) -> anyhow::Result<()> {
         let rows = self.table.groups[self.group].rows;
         ensure!(rows <= ROWS_PER_GROUP, "a group has {rows} rows; write groups of at most {ROWS_PER_GROUP} rows");
-        let mut read = |column: Option<usize>| -> anyhow::Result<Values> {
-            let Some(column) = column else { return Ok(Vec::new().into_iter()) };
+        let mut read = |column: usize| -> anyhow::Result<Values> {
             Ok(self.table.read(self.group, column)?.context(UNREADABLE)?.into_iter())
         };
-        self.times = read(Some(self.columns.time))?;
-        self.connections = read(self.columns.connection)?;
-        self.responses = read(self.columns.response)?;
+        self.times = read(self.columns.time)?;
+        for (column, values) in self.columns.others.into_iter().zip(&mut self.others) {
+            *values = column.map(&mut read).transpose()?.unwrap_or_default();
+        }
         self.group += 1;
         Ok(())
     }
@@ -66,21 +59,29 @@ impl<F: Read + Seek> TableRows<F> {
         }
     }
 
+    /// Converts a value to a whole number.
+    fn whole(&self, column: Column, value: i64) -> Option<u64> {
+        match self.table.columns[self.columns.others[column as usize]?].kind? {
+            Kind::Int32 | Kind::Int64 => u64::try_from(value).ok(),
+            Kind::Double => {
+                Some(f64::from_bits(value as u64)).filter(|it| *it >= 0.0 && it.fract() == 0.0).map(|it| it as u64)
+            }
+        }
+    }
+
     fn row(&mut self, time: Option<i64>) -> anyhow::Result<Row> {
         self.returned += 1;
         let number = self.returned;
         let time_ns =
             time.and_then(|time| self.time_ns(time)).with_context(|| format!("row {number} has no valid time"))?;
-        let whole = |column: Option<usize>, values: &mut Values, what: &str| -> anyhow::Result<Option<u64>> {
-            if column.is_none() {
-                return Ok(None);
-            }
-            let value = values.next().flatten().and_then(|value| u64::try_from(value).ok());
-            value.with_context(|| format!("row {number} has no valid {what}")).map(Some)
-        };
-        let connection = whole(self.columns.connection, &mut self.connections, "connection")?;
-        let response_bytes = whole(self.columns.response, &mut self.responses, "size")?;
-        Ok(Row { time_ns, connection, response_bytes })
+        let mut row = Row { time_ns, values: [None; Column::ALL.len()] };
+        for column in Column::ALL.into_iter().filter(|column| self.columns.has(*column)) {
+            let value = self.others[column as usize].next().flatten().and_then(|value| self.whole(column, value));
+            let name = column.name();
+            ensure!(value.is_some(), "row {number} has no valid {name}; ignore it with --trace-ignore {name}");
+            row.values[column as usize] = value;
+        }
+        Ok(row)
     }
 }
 

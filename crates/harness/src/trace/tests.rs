@@ -39,7 +39,7 @@ fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, fs::File>, value
 }
 
 fn scan(path: &Path, from_ns: u64, length_ns: Option<u64>, speed: f64) -> anyhow::Result<Trace> {
-    super::scan(path, (from_ns, length_ns), speed, true)
+    super::scan(path, (from_ns, length_ns), speed, &[], |_| None)
 }
 
 /// The times and connections of a replay.
@@ -56,24 +56,42 @@ fn part_of_a_file_is_replayed_at_its_speed() {
     let part = scan(&path, 100_000_000, Some(200_000_000), 2.0).unwrap();
     assert_eq!((part.requests, part.window_ns(), part.rate_per_s()), (2, 100_000_000, 20.0));
     assert_eq!(replayed(&part), [(0.0, Some(1)), (50e6, Some(2))]);
-    assert!(part.response_bytes.is_empty());
+    assert!(part.sizes.is_empty());
     let gap = scan(&path, 250_000_000, None, 1.0).unwrap();
     assert_eq!(replayed(&gap), [(50e6, Some(3)), (100e6, Some(4))], "times count from the start of the part");
 }
 
 #[test]
+fn peak_is_the_part_with_the_most_arrivals() {
+    // One arrival a second, and ten a second from 300 s to 400 s.
+    let times = (0..300).map(f64::from).chain((0..1_000).map(|at| 300.0 + f64::from(at) / 10.0)).chain([400.0, 900.0]);
+    let (_folder, path) = file("a.csv", &times.map(|time| format!("{time}\n")).collect::<String>());
+    let second = 1_000_000_000;
+    assert_eq!(peak_ns(&path, 100 * second).unwrap(), 300 * second);
+    assert_eq!(peak_ns(&path, 10_000 * second).unwrap(), 0, "the whole file");
+    let narrow = peak_ns(&path, 50 * second).unwrap();
+    assert!((300 * second..=350 * second).contains(&narrow), "{narrow}");
+}
+
+#[test]
 fn sizes_of_a_part_are_collected() {
-    let (_folder, path) = file("a.csv", "time,response_bytes\n0,500\n1,10\n2,500\n9,7\n");
+    let (_folder, path) = file("a.csv", "time,response_bytes,request_bytes\n0,500,1\n1,10,0\n2,500,1\n9,7,3\n");
+    let sizes = |request, response| Sizes { request_bytes: Some(request), response_bytes: Some(response) };
     let trace = scan(&path, 0, Some(5_000_000_000), 1.0).unwrap();
-    assert_eq!((trace.requests, trace.response_bytes.as_slice()), (3, &[10, 500][..]));
-    let sizes: Vec<_> = replay(&trace).unwrap().map(|arrival| arrival.unwrap().response_bytes).collect();
-    assert_eq!(sizes, [Some(500), Some(10), Some(500)]);
-    let without = super::scan(&path, (0, None), 1.0, false).unwrap();
-    assert!(without.response_bytes.is_empty());
+    assert_eq!((trace.requests, trace.sizes.as_slice()), (3, &[sizes(0, 10), sizes(1, 500)][..]));
+    let replayed = |trace: &Trace| replay(trace).unwrap().map(|arrival| arrival.unwrap().sizes).collect::<Vec<_>>();
+    assert_eq!(replayed(&trace), [sizes(1, 500), sizes(0, 10), sizes(1, 500)]);
+    let without = super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], |_| None).unwrap();
+    assert_eq!((without.sizes.len(), replayed(&without)[3].request_bytes), (3, None));
+    let refusal = |column| (column == Column::RequestBytes).then_some("no bodies");
+    let error = format!("{:#}", super::scan(&path, (0, None), 1.0, &[], refusal).unwrap_err());
+    assert!(error.starts_with("cannot replay the column request_bytes of /"), "{error}");
+    assert!(error.ends_with("a.csv: no bodies; or ignore it with --trace-ignore request_bytes"), "{error}");
+    assert!(super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], refusal).is_ok());
     let rows: String = (0..=SIZES_MAX).map(|at| format!("{at},{at}\n")).collect();
     let (_folder, path) = file("a.csv", &format!("time,bytes\n{rows}"));
     let error = format!("{:#}", scan(&path, 0, None, 1.0).unwrap_err());
-    assert!(error.ends_with("has more than 10000 sizes of responses; round them"), "{error}");
+    assert!(error.ends_with("has more than 10000 pairs of sizes of requests and responses; round them"), "{error}");
 }
 
 #[test]
@@ -108,7 +126,7 @@ fn samples_of_a_run_are_replayed() {
     );
     for (at, arrival) in (0..).zip(replay(&trace).unwrap()) {
         let connection = Some(at as u64 % 300);
-        let expected = Arrival { at_ns: (at * 1_000) as f64, connection, response_bytes: None };
+        let expected = Arrival { at_ns: (at * 1_000) as f64, connection, sizes: Sizes::default() };
         assert_eq!(arrival.unwrap(), expected);
     }
     let peak = scan(&path, 1_048_000_000, Some(1_000_000), 1.0).unwrap();
@@ -130,6 +148,11 @@ fn columns_of_other_programs_are_read() {
     assert_eq!(both, Ok(vec![(0.0, Some(3)), (250_000.0, Some(4))]));
     let other = read("message it { optional int32 size; optional double time; }");
     assert_eq!(other, Ok(vec![(0.0, None), (250_000_000.0, None)]), "seconds without a unit");
+    let error = read("message it { optional int32 time; optional double bytes; }").unwrap_err();
+    assert!(
+        error.ends_with("row 1 has no valid response_bytes; ignore it with --trace-ignore response_bytes"),
+        "{error}"
+    );
     let error = read("message it { optional int32 size; optional double other; }").unwrap_err();
     assert!(error.contains("no column of times; name one time_s"), "{error}");
 }

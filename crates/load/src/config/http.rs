@@ -1,5 +1,6 @@
 //! Requests to an HTTP server as plain data.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -100,13 +101,41 @@ impl fmt::Display for HttpTarget {
     }
 }
 
-/// The body of a request. It is stored as text if it is UTF-8, and otherwise in base64.
+/// The body of a request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Body(pub Vec<u8>);
+pub enum Body {
+    /// These bytes. They are stored as text if they are UTF-8, and otherwise in base64.
+    Bytes(Vec<u8>),
+    /// A number of arbitrary bytes.
+    Fill(u64),
+}
+
+impl Body {
+    /// The number of its bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Fill(count) => *count,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bytes(bytes) => bytes.into(),
+            Self::Fill(count) => vec![b'x'; *count as usize].into(),
+        }
+    }
+}
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Body({} bytes)", self.0.len())
+        write!(f, "Body({} bytes)", self.len())
     }
 }
 
@@ -115,22 +144,28 @@ impl fmt::Debug for Body {
 enum StoredBody {
     Text(String),
     Binary { base64: String },
+    Fill { fill_bytes: u64 },
 }
 
 impl Serialize for Body {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(&self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => StoredBody::Binary { base64: STANDARD.encode(&self.0) }.serialize(serializer),
-        }
+        let stored = match self {
+            Self::Fill(fill_bytes) => StoredBody::Fill { fill_bytes: *fill_bytes },
+            Self::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => return serializer.serialize_str(text),
+                Err(_) => StoredBody::Binary { base64: STANDARD.encode(bytes) },
+            },
+        };
+        stored.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match StoredBody::deserialize(deserializer)? {
-            StoredBody::Text(text) => Ok(Self(text.into_bytes())),
-            StoredBody::Binary { base64 } => STANDARD.decode(base64).map(Self).map_err(serde::de::Error::custom),
+            StoredBody::Text(text) => Ok(Self::Bytes(text.into_bytes())),
+            StoredBody::Binary { base64 } => STANDARD.decode(base64).map(Self::Bytes).map_err(serde::de::Error::custom),
+            StoredBody::Fill { fill_bytes } => Ok(Self::Fill(fill_bytes)),
         }
     }
 }

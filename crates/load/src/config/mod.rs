@@ -24,7 +24,7 @@ pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
 use stored::{is_one, one};
 pub use tls::TlsConfig;
-pub use trace::{Arrival, Trace};
+pub use trace::{Arrival, Sizes, Trace};
 
 /// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
 const RAMP_START: f64 = 1.0 / 1000.0;

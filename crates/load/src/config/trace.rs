@@ -19,10 +19,10 @@ pub struct Trace {
     pub requests: u64,
     /// Whether the file has the connection of each arrival.
     pub has_connections: bool,
-    /// The different sizes of responses in the part, ascending. The HTTP requests are in the same order. Empty if the file has no
-    /// sizes, or if they do not select the requests.
+    /// The different sizes in the part, ascending. The HTTP requests are in the same order. Empty if the file has no sizes, or if
+    /// they are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub response_bytes: Vec<u64>,
+    pub sizes: Vec<Sizes>,
 }
 
 impl Trace {
@@ -38,7 +38,7 @@ impl Trace {
 
     /// Returns the number of the HTTP request of an arrival; `None` if the trace does not select requests.
     pub(crate) fn request(&self, arrival: &Arrival) -> Option<u32> {
-        Some(self.response_bytes.binary_search(&arrival.response_bytes?).ok()? as u32)
+        Some(self.sizes.binary_search(&arrival.sizes).ok()? as u32)
     }
 
     /// The number of requests for which each of the `clients` of a process reserves memory. A file may have all requests on the
@@ -56,6 +56,17 @@ pub struct Arrival {
     pub at_ns: f64,
     /// The number of the connection, if the file has it. Numbers beyond the connections start again at the first.
     pub connection: Option<u64>,
-    /// The size of the response, if the file has it.
+    /// The sizes of its messages.
+    pub sizes: Sizes,
+}
+
+/// The sizes of a recorded request and its response, as far as the file has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sizes {
+    /// The bytes of the request's body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_bytes: Option<u64>,
+    /// The bytes of the response's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_bytes: Option<u64>,
 }

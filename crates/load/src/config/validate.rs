@@ -67,9 +67,9 @@ pub const RULES: &[Rule] = rules! {
     "workload.trace", |it| it.trace.is_some() && is_churn(it),
         "a trace needs lasting connections; remove requests-per-connection";
     "workload.active", |it| has_connections(it) && it.active < 1.0,
-        "the trace has the connection of each request; remove it";
+        "the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)";
     "workload.popularity", |it| has_connections(it) && it.popularity != Popularity::Uniform,
-        "the trace has the connection of each request; remove it";
+        "the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)";
     "workload.think", |it| !is_closed(it) && !it.think.is_none(),
         "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
@@ -301,7 +301,7 @@ mod tests {
             speed: 1.0,
             requests: 10,
             has_connections: true,
-            response_bytes: Vec::new(),
+            sizes: Vec::new(),
         };
         let replay = LoadConfig { trace: Some(trace.clone()), ..open.clone() };
         let varied = LoadConfig { profile: Some(steps.clone()), ..open.clone() };

@@ -7,7 +7,7 @@ use wire::Address;
 use wire::http::client::{Reader, Request, Response, Url};
 
 use super::{ClientProtocol, Reply, random_of};
-use crate::config::{ExpectedStatus, HttpTarget, HttpTraffic};
+use crate::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use crate::error::LoadError;
 use crate::report::Class;
 
@@ -54,8 +54,8 @@ impl Prepared {
         let url = Url { host: String::new(), port: 0, authority: authority.to_owned(), target: target.path.clone() };
         let headers = traffic.headers.iter().chain(&target.headers);
         let headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let body = target.body.as_ref().map(|body| body.0.as_slice());
-        let request = Request::new(&target.method, &url, &headers, body);
+        let body = target.body.as_ref().map(Body::bytes);
+        let request = Request::new(&target.method, &url, &headers, body.as_deref());
         let length = if target.any_length { ANY } else { target.body_bytes.unwrap_or(UNKNOWN) };
         Ok(Self {
             name: target.to_string(),
@@ -197,7 +197,6 @@ impl ClientProtocol for Http {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Body;
 
     fn http_of(targets: Vec<HttpTarget>) -> Result<Http, LoadError> {
         let headers = vec![("X-Trace".to_owned(), "1".to_owned())];
@@ -231,7 +230,7 @@ mod tests {
         let post = HttpTarget {
             method: "POST".into(),
             headers: vec![("Content-Type".into(), "application/json".into())],
-            body: Some(Body(b"{}".to_vec())),
+            body: Some(Body::Bytes(b"{}".to_vec())),
             ..HttpTarget::get("/a", None)
         };
         let expected = "POST /a HTTP/1.1\r\nHost: 127.0.0.1:80\r\nX-Trace: 1\r\nContent-Type: application/json\r\n\

@@ -180,7 +180,7 @@ fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
     [0, 1].map(|half| {
         let is_in = |sample: &&Sample| (sample.planned_ns % measured_ns) * 2 / measured_ns == half;
         let whole: Vec<Sample> = whole.iter().filter(is_in).copied().collect();
-        figures::p50_and_p90(&mut figures::values(&whole, figures::service_ns)).0
+        figures::quantiles(&mut figures::values(&whole, figures::service_ns), [0.5])[0]
     })
 }
 
@@ -190,13 +190,21 @@ fn blocks(joined: &Joined, samples: &[Sample], whole: &[Sample]) -> Vec<BlockRep
     let count = (joined.measured / ROUNDS_PER_BLOCK).clamp(BLOCKS_MIN, BLOCKS_MAX) as usize;
     let parts = figures::parts(whole, window_ns, count);
     let quantiles = |part: &[Sample], difference: fn(&Sample) -> Option<i64>| {
-        figures::p50_and_p90(&mut figures::values(part, difference))
+        figures::quantiles(&mut figures::values(part, difference), [0.5, 0.9, 0.95])
     };
     let mut blocks: Vec<BlockReport> = parts
         .map(|part| {
-            let (service_p50_ns, service_p90_ns) = quantiles(part, figures::service_ns);
-            let (response_p50_ns, response_p90_ns) = quantiles(part, figures::response_ns);
-            BlockReport { service_p50_ns, service_p90_ns, response_p50_ns, response_p90_ns, completed: 0 }
+            let [service_p50_ns, service_p90_ns, service_p95_ns] = quantiles(part, figures::service_ns);
+            let [response_p50_ns, response_p90_ns, response_p95_ns] = quantiles(part, figures::response_ns);
+            BlockReport {
+                service_p50_ns,
+                service_p90_ns,
+                service_p95_ns,
+                response_p50_ns,
+                response_p90_ns,
+                response_p95_ns,
+                completed: 0,
+            }
         })
         .collect();
     for ns in samples.iter().filter_map(|sample| joined.completed_ns(sample)) {
@@ -249,8 +257,10 @@ mod tests {
         let block = BlockReport {
             service_p50_ns: 5_000,
             service_p90_ns: 9_000,
+            service_p95_ns: 9_000,
             response_p50_ns: 6_000,
             response_p90_ns: 10_000,
+            response_p95_ns: 10_000,
             completed: 16,
         };
         assert_eq!(slices.blocks, [block; 16], "a block is two rounds");

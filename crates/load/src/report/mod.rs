@@ -211,10 +211,16 @@ pub struct BlockReport {
     pub service_p50_ns: u64,
     /// 90th percentile of the service time.
     pub service_p90_ns: u64,
+    /// 95th percentile of the service time; 0 in runs of older versions.
+    #[serde(default)]
+    pub service_p95_ns: u64,
     /// Median response time.
     pub response_p50_ns: u64,
     /// 90th percentile of the response time.
     pub response_p90_ns: u64,
+    /// 95th percentile of the response time; 0 in runs of older versions.
+    #[serde(default)]
+    pub response_p95_ns: u64,
     /// Responses that arrived in the measured parts.
     pub completed: u64,
 }

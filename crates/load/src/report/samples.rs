@@ -53,7 +53,7 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         let mut values = values(these, &difference);
         figures.histogram.extend(values.iter().copied());
         eighth.extend_from_slice(&values);
-        (figures.p50_by_part_ns[part], figures.p90_by_part_ns[part]) = p50_and_p90(&mut values);
+        [figures.p50_by_part_ns[part], figures.p90_by_part_ns[part]] = quantiles(&mut values, [0.5, 0.9]);
         if (part + 1).is_multiple_of(PARTS / EIGHTHS) {
             if let Some(p99) = rank(0.99, eighth.len()) {
                 figures.p99_by_eighth_ns[part * EIGHTHS / PARTS] = *eighth.select_nth_unstable(p99).1;
@@ -97,7 +97,7 @@ pub fn goodput(samples: &[Sample], window_ns: u64, timeout_ns: u64) -> GoodputRe
         rest = others;
         let mut times = values(these, response_ns);
         let in_time = times.len() as u64;
-        GoodputBin { planned: these.len() as u64, in_time, response_p50_ns: p50_and_p90(&mut times).0 }
+        GoodputBin { planned: these.len() as u64, in_time, response_p50_ns: quantiles(&mut times, [0.5])[0] }
     };
     let bins = (0..window_ns.div_ceil(bin_ns)).map(bin).collect();
     GoodputReport { timeout_ns, timeouts: 0, retries: 0, bin_ns, bins }
@@ -108,13 +108,17 @@ pub fn values(samples: &[Sample], difference: impl Fn(&Sample) -> Option<i64>) -
     samples.iter().filter_map(difference).map(|ns| ns.max(0) as u64).collect()
 }
 
-/// Returns the median and the 90th percentile, 0 without values. Changes the order of the values.
-pub fn p50_and_p90(values: &mut [u64]) -> (u64, u64) {
-    let Some(p90) = rank(0.9, values.len()) else { return (0, 0) };
-    let p90_ns = *values.select_nth_unstable(p90).1;
-    // All values below the 90th percentile are now in front of it.
-    let p50 = rank(0.5, values.len()).unwrap_or(p90);
-    (*values[..=p90].select_nth_unstable(p50).1, p90_ns)
+/// Returns quantiles, given their shares in ascending order; 0 without values. Changes the order of the values.
+pub fn quantiles<const COUNT: usize>(values: &mut [u64], shares: [f64; COUNT]) -> [u64; COUNT] {
+    let (mut found, count) = ([0; COUNT], values.len());
+    // All lower values are in front of a selected one.
+    let mut rest = values;
+    for (share, quantile) in shares.into_iter().zip(&mut found).rev() {
+        let Some(at) = rank(share, count) else { continue };
+        *quantile = *rest.select_nth_unstable(at).1;
+        rest = &mut rest[..=at];
+    }
+    found
 }
 
 /// Returns the index of a quantile among `count` values in order; `None` without values.

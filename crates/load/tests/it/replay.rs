@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Phases, Trace};
+use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Phases, Sizes, Trace};
 use muxbench_load::{Arrivals, Event, Listener, LoadConfig, LoadError, Outcome};
 use wire::ServiceSpec;
 
@@ -26,8 +26,8 @@ impl Listener for Recorded {
 /// Creates a replay of 200 arrivals in 200 ms, of which every second one comes 0.3 ms early.
 fn replay(config: LoadConfig) -> (LoadConfig, Vec<Arrival>) {
     let arrival = |at: u64| {
-        let (connection, response_bytes) = (None, None);
-        Arrival { at_ns: (at * 1_000_000 - at % 2 * 300_000) as f64, connection, response_bytes }
+        let at_ns = (at * 1_000_000 - at % 2 * 300_000) as f64;
+        Arrival { at_ns, connection: None, sizes: Sizes::default() }
     };
     let trace = Trace {
         file: "a.csv".into(),
@@ -36,7 +36,7 @@ fn replay(config: LoadConfig) -> (LoadConfig, Vec<Arrival>) {
         speed: 2.0,
         requests: 200,
         has_connections: false,
-        response_bytes: Vec::new(),
+        sizes: Vec::new(),
     };
     let phases = Phases {
         ramp_ns: 50_000_000,
@@ -114,16 +114,17 @@ fn recorded_sizes_select_the_requests() {
     let service = ServiceSpec::Http { folder: None };
     let (mut config, mut arrivals) = replay(LoadConfig { http: Some(http), ..LoadConfig::new(target, service) });
     config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, ..config.phases };
-    config.trace.as_mut().unwrap().response_bytes = vec![3, 50];
+    let sizes_of = |bytes| Sizes { request_bytes: None, response_bytes: Some(bytes) };
+    config.trace.as_mut().unwrap().sizes = [3, 50].map(sizes_of).to_vec();
     for (number, arrival) in arrivals.iter_mut().enumerate() {
-        arrival.response_bytes = Some(if number % 5 == 0 { 50 } else { 3 });
+        arrival.sizes = sizes_of(if number % 5 == 0 { 50 } else { 3 });
     }
     let Outcome { report, .. } = run(&config, &arrivals).unwrap();
     assert_eq!((report.planned, report.completed, report.errors.total()), (200, 200, 0), "{report:?}");
     // Each of the 10 connections was verified by a request in turn.
     let large = sizes.lock().unwrap().iter().filter(|&&bytes| bytes == 50).count();
     assert_eq!((large, sizes.lock().unwrap().len()), (40 + 5, 200 + 10));
-    arrivals[7].response_bytes = Some(4);
+    arrivals[7].sizes = sizes_of(4);
     assert!(run(&config, &arrivals).unwrap_err().to_string().contains("a.csv has changed since the plan was made"));
 }
 

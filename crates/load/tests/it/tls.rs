@@ -93,7 +93,7 @@ fn server_with(certificate: &str, versions: &[&'static SupportedProtocolVersion]
 fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
     let post = HttpTarget {
         method: "POST".into(),
-        body: Some(Body(vec![b'x'; body_bytes])),
+        body: Some(Body::Bytes(vec![b'x'; body_bytes])),
         ..HttpTarget::get("/orders", Some(body_bytes as u64))
     };
     let http = HttpTraffic {

@@ -42,9 +42,9 @@ const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 60
 /// up at once and loaded in turns (--interleave never: separately).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench capacity --p99 1ms
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000
   muxbench capacity --p99 5ms --target mine=http://127.0.0.1:8080/
+  muxbench capacity --p99 1ms
   muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
   muxbench capacity --at-rate 2000 --to 20000  # the most connections without errors
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]

@@ -27,6 +27,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench compare --arch epoll,threads -c 10k -r 500,2000
+  muxbench compare --arch epoll --folder www --target nginx=http://localhost/1k
   muxbench compare profile.toml --arch all              # see observe
   muxbench compare --request 1B --response 1B --json > result.json
   muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
@@ -37,8 +38,6 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --profile hold:1k:5s,spike:1k..9k:1s # rates over time
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
-  muxbench compare --target nginx=http://127.0.0.1:8080/a.html \\
-      --arch epoll --folder ./public                    # nginx and epoll
   muxbench compare --exec 'go=./server {port}' --arch epoll --allow-exec
   muxbench compare --network lab --delay 10ms --loss 1% # needs root
   muxbench compare --arch all --explain --count-syscalls

@@ -46,7 +46,8 @@ pub const PHASES: Phases = Phases {
   muxbench load http://localhost --path '/ x9' --path /cart
   muxbench load http://localhost --requests-file requests.jsonl
   muxbench load http://localhost --profile ramp:100..9k:30s
-  muxbench load http://localhost --trace day.csv --speed 2
+  muxbench load http://localhost --trace day.csv --speed 2 \\
+      --trace-from peak --trace-length 10min
   muxbench load memcached://127.0.0.1 --schedule closed
   muxbench load tcp://127.0.0.1:7007 --cpus 1 --samples samples.parquet
   muxbench load udp://127.0.0.1:20000 --ports 1000

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use harness::spec::Workload;
 use harness::spec::profile::Profile;
-use harness::spec::trace::Trace;
+use harness::spec::trace::{Trace, TraceStart};
 use harness::spec::units::Time;
+use harness::trace::Column;
+
+use super::named;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
@@ -19,17 +22,21 @@ pub struct OverTimeArgs {
     profile: Option<Profile>,
     /// Replay recorded arrivals from a CSV or Parquet file
     ///
-    /// The file has a column of times: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of muxbench's samples.
-    /// A column `connection` selects the connections, and with `http` a column response_bytes the paths /bytes/N. Rows are in order of
-    /// time. The window lasts as long as the replay
+    /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of
+    /// muxbench's samples. A column `connection` selects the connections. With `http`, a column response_bytes selects the paths
+    /// /bytes/N, and request_bytes gives each request a body. Other services have one size: see --trace-ignore. The window lasts as
+    /// long as the replay
     #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "rate"])]
     trace: Option<PathBuf>,
+    /// Columns of the trace not to replay, comma-separated: connection, request_bytes, response_bytes
+    #[arg(long, value_name = "COLUMN", requires = "trace", value_delimiter = ',', value_parser = named::<Column>)]
+    trace_ignore: Vec<Column>,
     /// Speed of the replay: 2 halves its duration [default: 1]
     #[arg(long, value_name = "FACTOR", requires = "trace")]
     speed: Option<f64>,
-    /// Start of the replayed part, after the first arrival [default: 0]
+    /// Start of the replayed part, after the first arrival, or `peak` for the busiest part [default: 0]
     #[arg(long, value_name = "TIME", requires = "trace")]
-    trace_from: Option<Time>,
+    trace_from: Option<TraceStart>,
     /// Length of the replayed part in the recording [default: up to the last arrival]
     #[arg(long, value_name = "TIME", requires = "trace")]
     trace_length: Option<Time>,
@@ -47,6 +54,7 @@ impl OverTimeArgs {
             speed: self.speed.unwrap_or(1.0),
             from: self.trace_from,
             length: self.trace_length,
+            ignore: self.trace_ignore.clone(),
             file,
         });
         is_given

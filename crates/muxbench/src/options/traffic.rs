@@ -117,7 +117,10 @@ impl TrafficArgs {
 /// Fails if a flag has several values, which only a grid can have.
 pub(super) fn check_single<T>(flag: &str, values: &[T]) -> anyhow::Result<()> {
     if values.len() > 1 {
-        bail!("{flag} has {} values; give one, or try `muxbench atlas`, which has grids", values.len());
+        bail!(
+            "{flag} has {} values; give one and repeat the command for each, or try `muxbench atlas`, which has grids",
+            values.len()
+        );
     }
     Ok(())
 }

@@ -71,7 +71,35 @@ fn profile_is_sent_and_its_samples_are_replayed() {
     assert!(record.load.unwrap().fit.is_some(), "the sends are tested against the file");
 }
 
-/// Adds the case of this file.
+fn recorded_sizes_and_connections_are_replayed_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // A part at double speed: 100 requests in 200 ms.
+    let row = |at: u64| format!("{},{},{},{}\n", 7_000 + at * 4, at % 7, at % 3 * 50, 10 + at % 2 * 990);
+    let rows: String = (0..300).map(row).collect();
+    std::fs::write(folder.path().join("day.csv"), format!("time_ms,connection,request_bytes,response_bytes\n{rows}"))
+        .unwrap();
+    let part = "--trace day.csv --speed 2 --trace-from 100ms --trace-length 400ms";
+    let compare = |flags: &str| format!("compare --arch epoll {part} {flags}");
+    let http = compare("--service http --output run");
+    let out = run(folder.path(), &[&http.split(' ').collect::<Vec<_>>()[..], SMALL].concat());
+    assert!(out.contains("100 arrivals of day.csv with their 6 sizes from 100ms at 2x speed"), "{out}");
+    let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    // The part begins with the 25th row.
+    let expected: Vec<u32> = (25..125).map(|at| at % 7).collect();
+    assert_eq!(samples.iter().map(|sample| sample.connection).collect::<Vec<_>>(), expected);
+    let load = harness::store::read(&folder.path().join("run")).unwrap().records.remove(0).load.unwrap();
+    assert_eq!((load.planned, load.completed, load.errors.total()), (100, 100, 0), "{:?}", load.errors);
+
+    let fixed = compare("--trace-ignore request_bytes --output fixed");
+    let output = muxbench().args(fixed.split(' ')).args(SMALL).current_dir(folder.path()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(error.contains("cannot replay the column response_bytes of "), "{error}");
+    assert!(error.contains("use --service http; or ignore it with --trace-ignore response_bytes"), "{error}");
+    assert!(!folder.path().join("fixed").exists(), "nothing has started");
+}
+
+/// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
+    cases.once(case!(recorded_sizes_and_connections_are_replayed_or_refused));
     cases.once(case!(profile_is_sent_and_its_samples_are_replayed));
 }

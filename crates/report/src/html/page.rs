@@ -8,13 +8,14 @@ use super::frame::{Drawing, Frame};
 use crate::export::{self, csv};
 use crate::format;
 use crate::model::overload::{Overload, Overloads};
-use crate::model::summary::{Comparison, Row, missing_by_reason, planned};
+use crate::model::summary::{Comparison, Row, missing_by_reason};
 use crate::model::undecided;
 use crate::model::workload::title as title_of;
 use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
 use crate::plot::figures::FigureSpec;
+use crate::text::host::counts;
 use crate::text::overload;
 use crate::text::run;
 use crate::text::tail_mark;
@@ -35,8 +36,8 @@ struct Page<'a> {
     figures: &'a [(&'static FigureSpec, Chart)],
     /// The finished trials and their workloads in words.
     trials: Vec<(&'a TrialRecord, String)>,
-    /// The number of planned trials; `None` if results determine it.
-    possible: Option<usize>,
+    /// The number of trials in words.
+    counts: String,
 }
 
 /// The servers of an overload under one workload.
@@ -85,7 +86,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         interval_method: summary.interval_method,
         figures,
         trials: run.records.iter().map(|record| (record, title(record))).collect(),
-        possible: (!run.header.strategy.is_search()).then(|| planned(run)),
+        counts: counts(run),
     };
     frame.document(&run.header.name, &page)
 }

@@ -74,7 +74,7 @@ pub struct Row {
     pub(crate) repeats_estimated: usize,
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
-    /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90 and p99 are geometric means of blocks.
+    /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90, p95 and p99 are geometric means of blocks.
     pub service: Option<Distribution>,
     /// Send delay, t2 − t1.
     #[serde(rename = "lag")]

@@ -1,4 +1,4 @@
-//! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
+//! The figures of each architecture under each workload. p50, p90, p95, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
 use harness::model::blocks::{Figure, Percentile, RunBlocks, heat, metric};
@@ -275,7 +275,7 @@ fn service_mean(records: &[&TrialRecord]) -> Option<Estimate> {
     Estimate::of(&records.iter().filter_map(mean).collect::<Vec<_>>())
 }
 
-/// Replaces p50, p90 and p99 by the geometric means of their blocks. p99 uses the repeats of its estimate, unless the client may
+/// Replaces p50, p90, p95 and p99 by the geometric means of their blocks. p99 uses the repeats of its estimate, unless the client may
 /// have caused it.
 fn with_blocks(
     merged: Distribution,
@@ -292,6 +292,7 @@ fn with_blocks(
     Distribution {
         p50_ns: of(records, Percentile::P50).unwrap_or(merged.p50_ns),
         p90_ns: of(records, Percentile::P90).unwrap_or(merged.p90_ns),
+        p95_ns: of(records, Percentile::P95).unwrap_or(merged.p95_ns),
         p99_ns: p99.unwrap_or(merged.p99_ns),
         ..merged
     }

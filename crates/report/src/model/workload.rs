@@ -2,7 +2,7 @@
 
 use harness::model::Workload;
 use harness::spec::profile::Profile;
-use harness::spec::units::{Share, Size, Sizes, Think, Work};
+use harness::spec::units::{Share, Size, Sizes, Think, Time, Work};
 use load::config::{HttpTarget, Popularity, Schedule};
 
 use crate::format;
@@ -27,7 +27,13 @@ pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Optio
     if let Some(trace) = &workload.trace {
         let name = trace.file.file_name().unwrap_or_default().to_string_lossy();
         let speed = if trace.speed == 1.0 { String::new() } else { format!(" at {}x speed", trace.speed) };
-        return Some(format!("{} arrivals of {name}{speed}", trace.requests));
+        let sizes = match trace.sizes.len() {
+            0 => String::new(),
+            1 => " with their size".to_owned(),
+            count => format!(" with their {count} sizes"),
+        };
+        let from = if trace.from_ns == 0 { String::new() } else { format!(" from {}", Time(trace.from_ns)) };
+        return Some(format!("{} arrivals of {name}{sizes}{from}{speed}", trace.requests));
     }
     Some(describe(&Profile(workload.profile.as_ref()?.with_mean(workload.rate_per_s?))))
 }

@@ -12,12 +12,7 @@ pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
-    let trials = match header.strategy {
-        Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Advise(_) => format!("{} trials", run.records.len()),
-        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => {
-            format!("{} of {} trials", run.records.len(), planned(run))
-        }
-    };
+    let trials = counts(run);
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
@@ -41,6 +36,26 @@ pub(crate) fn host(run: &Run) -> String {
         header.muxbench,
         header.command.join(" ")
     )
+}
+
+/// Counts the finished trials of a run. The probes of searches count apart.
+pub(crate) fn counts(run: &Run) -> String {
+    let finished = run.records.len();
+    match run.header.strategy {
+        Strategy::Capacity(_) => format!("{finished} probes"),
+        Strategy::Overload(_) => {
+            let pulses = run.records.iter().filter(|record| record.trial.workload.profile.is_some()).count();
+            let probes = match finished - pulses {
+                0 => String::new(),
+                probes => format!(" after {probes} probes"),
+            };
+            format!("{pulses} trials{probes}")
+        }
+        Strategy::Advise(_) => format!("{finished} trials"),
+        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => {
+            format!("{finished} of {} trials", planned(run))
+        }
+    }
 }
 
 /// States whether CPU time includes interrupts, if the kernel charges them to no process.

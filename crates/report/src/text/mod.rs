@@ -27,7 +27,7 @@ pub mod doctor;
 pub mod gate;
 pub mod gate_history;
 pub mod history;
-mod host;
+pub(crate) mod host;
 pub mod load_report;
 pub mod medium;
 pub mod needs;

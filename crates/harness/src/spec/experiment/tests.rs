@@ -93,7 +93,10 @@ fn trace_sets_the_rate_and_the_window() {
     let again = toml::to_string(&experiment).unwrap();
     assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
     let few = Experiment::parse(&text("\nactive = 0.5"), "x.toml").unwrap();
-    assert_eq!(few.loads().unwrap_err(), "workload.active: the trace has the connection of each request; remove it");
+    assert_eq!(
+        few.loads().unwrap_err(),
+        "workload.active: the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)"
+    );
     std::fs::remove_file(&path).unwrap();
     let error = Experiment::parse(&text(""), "x.toml").unwrap().loads().unwrap_err();
     assert!(error.starts_with("workload.trace.file: cannot read ") && error.contains("No such file"), "{error}");
@@ -104,17 +107,34 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     std::fs::write(&path, "time,bytes\n0,500\n1,10\n2,500\n").unwrap();
-    let loads = |service: &str| {
-        let rate = format!("trace = {{file = {path:?}}}\nservice = {service}");
+    let loads = |more: &str, service: &str| {
+        let rate = format!("trace = {{file = {path:?}{more}}}\nservice = {service}");
         let text = GOOD.replace("rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"", &rate);
-        Experiment::parse(&text, "x.toml").unwrap().loads().unwrap().remove(0)
+        Experiment::parse(&text, "x.toml").unwrap().loads().map(|mut loads| loads.remove(0))
     };
-    let load = loads("\"http\"");
+    let load = loads("", "\"http\"").unwrap();
     let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
     assert_eq!(targets, [("/bytes/10".to_owned(), Some(10)), ("/bytes/500".to_owned(), Some(500))]);
-    assert_eq!(load.trace.unwrap().response_bytes, [10, 500]);
-    for other in ["\"kv\"", "\"http\"\n[workload.http]\npaths = \"/\""] {
-        assert!(loads(other).trace.unwrap().response_bytes.is_empty(), "{other}");
+    assert_eq!(load.trace.unwrap().sizes.len(), 2);
+    for (other, reason) in [
+        ("\"kv\"", "only the service `http` has messages of several sizes"),
+        ("\"http\"\n[workload.http]\npaths = \"/\"", "the path of the requests is given"),
+    ] {
+        let error = loads("", other).unwrap_err();
+        assert!(error.starts_with("workload.trace.file: cannot replay the column response_bytes of "), "{error}");
+        assert!(error.contains(reason), "{error}");
+        assert!(loads(", ignore = [\"response_bytes\"]", other).unwrap().trace.unwrap().sizes.is_empty(), "{other}");
+    }
+    std::fs::write(&path, "time,request_bytes\n0,500\n1,10\n").unwrap();
+    let load = loads("", "\"http\"\n[workload.http]\npaths = \"/a\"").unwrap();
+    let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body.unwrap().len())).collect();
+    assert_eq!(targets, [("/a".to_owned(), 10), ("/a".to_owned(), 500)]);
+    for (more, reason) in [
+        ("paths = [\"/a\", \"/b\"]", "there are several paths"),
+        ("method = \"GET\"\nbody = \"x\"", "bodies of their own"),
+    ] {
+        let error = loads("", &format!("\"http\"\n[workload.http]\n{more}")).unwrap_err();
+        assert!(error.contains(reason), "{error}");
     }
 }
 
@@ -189,6 +209,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("rate = [100, 200.5]", "profile = \"hold:10:1s\"\nschedule = \"closed\""),
         ("[phases]", "[workload.trace]\nfile = \"a.csv\"\n[phases]"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", speed = -1}"),
+        ("rate = [100, 200.5]", "trace = {file = \"a.csv\", from = \"peak\"}"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\"}\nprofile = \"hold:10:1s\""),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
         ("[phases]", "service = \"kv\"\n[phases]"),

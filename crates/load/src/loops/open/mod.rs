@@ -218,7 +218,7 @@ fn replay(
 ) -> Result<(), LoadError> {
     let mut replay = Replay::new(config);
     // Before the window, the requests are sent in turn.
-    let kinds = trace.response_bytes.len();
+    let kinds = trace.sizes.len();
     for client in clients.iter_mut().filter(|_| kinds > 0) {
         client.numbers = (0..client.records.len()).map(|record| (record % kinds) as u32).collect();
     }

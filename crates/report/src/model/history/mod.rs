@@ -140,6 +140,8 @@ impl Builder {
         let capacities = Capacities::of(run);
         let overloads = Overloads::of(run);
         let summary = Summary::of(run);
+        // The probes before an overload only find its rates.
+        let records = || run.records.iter().filter(|it| overloads.is_none() || it.trial.workload.profile.is_some());
         let entry = Entry {
             folder: folder.to_owned(),
             name: header.name.clone(),
@@ -148,12 +150,12 @@ impl Builder {
             muxbench: header.muxbench.clone(),
             command: header.command.clone(),
             host,
-            finished: run.records.len(),
-            valid: run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
+            finished: records().count(),
+            valid: records().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
             planned: (!header.strategy.is_search()).then(|| planned(run)),
-            sentence: match (capacities, overloads) {
+            sentence: match (&capacities, &overloads) {
                 (Some(capacities), _) => capacities.sentence(),
-                (None, Some(overloads)) => overloads.sentence,
+                (None, Some(overloads)) => overloads.sentence.clone(),
                 (None, None) => conclusion::overall(&summary),
             },
         };

@@ -1,0 +1,119 @@
+//! `capacity --target` against a fine sweep of the same server.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use load::LoadConfig;
+use load::config::{HttpTarget, HttpTraffic};
+use serde_json::Value;
+use wire::ServiceSpec;
+
+use super::process::{CLIENT_CPU, Server, closed_config, load_report, muxbench};
+use super::spread::{Bound, rounds};
+
+/// The path of the requests, with its content of 1 KiB.
+const PATH: &str = "/bytes/1024";
+/// The simulated work makes the server the limit, not the client.
+const SERVER: [&str; 4] = ["--service", "http", "--simulated-work", "busy=50us"];
+/// The sweep covers these shares of the closed-loop rate.
+const SHARES: [f64; 2] = [0.5, 1.1];
+
+/// Options of the bench.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Capacity {
+    /// Limit of the response time's 99th percentile, in milliseconds
+    #[arg(long, default_value_t = 5.0)]
+    p99_ms: f64,
+    /// Factor between the rates of the sweep
+    #[arg(long, default_value_t = 1.02)]
+    factor: f64,
+    /// Repeats of each rate of the sweep
+    #[arg(long, default_value_t = 3)]
+    repeats: u32,
+}
+
+pub(super) fn run(count: usize, args: &Capacity) -> anyhow::Result<()> {
+    let binary = muxbench()?;
+    println!("highest rate with p99 of at most {} ms, {}; {count} rounds", args.p99_ms, SERVER[1..].join(" "));
+    let [error, time] = rounds(count, || {
+        let server = Server::with_flags("epoll", &SERVER)?;
+        let target = format!("server=http://{}{PATH}", server.address);
+        let started = Instant::now();
+        let found = capacity(&binary, &target, args.p99_ms)?;
+        let capacity_s = started.elapsed().as_secs_f64();
+        let closed_per_s = closed_rate_per_s(&server)?;
+        let [first, last] = SHARES.map(|share| (closed_per_s * share).round());
+        let started = Instant::now();
+        let rates = format!("{first}..{last}*{}", args.factor);
+        let swept = sweep(&binary, &target, &rates, args)?;
+        let sweep_s = started.elapsed().as_secs_f64();
+        println!("  capacity {found:.0}/s in {capacity_s:.0} s; sweep {rates}: {swept:.0}/s in {sweep_s:.0} s");
+        Ok([(found / swept - 1.0).abs(), capacity_s / sweep_s])
+    })?;
+    println!("  relative difference {}", error.check(Bound::AtMost(0.05)));
+    println!("  time / time of the sweep {}", time.check(Bound::AtMost(0.25)));
+    Ok(())
+}
+
+/// Measures the server's rate in a closed loop.
+fn closed_rate_per_s(server: &Server) -> anyhow::Result<f64> {
+    let http = HttpTraffic::new(vec![HttpTarget::get(PATH, Some(1_024))]);
+    let service = ServiceSpec::Http { folder: None };
+    let config = LoadConfig { service, http: Some(http), ..closed_config(server.address, (1, 1)) };
+    Ok(load_report(&config)?.rate_achieved_per_s)
+}
+
+/// Runs a command against a target, and returns its JSON.
+fn measure(binary: &Path, command: &str, target: &str, flags: &[&str]) -> anyhow::Result<Value> {
+    let folder = tempfile::tempdir()?;
+    let mut program = Command::new(binary);
+    program.args([command, "--target", target, "--json", "--quiet", "--cpus", &CLIENT_CPU.to_string()]).args(flags);
+    program.args(["--connections", "100", "--output"]).arg(folder.path().join("run"));
+    let output = program.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
+    // Status 3: a sweep to saturation has trials that are not valid.
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "{program:?}: {}", output.status);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{program:?}"))
+}
+
+fn capacity(binary: &Path, target: &str, p99_ms: f64) -> anyhow::Result<f64> {
+    let result = measure(binary, "capacity", target, &["--p99", &format!("{p99_ms}ms")])?;
+    let most = result.pointer("/capacity/rows/0/answer/server/most").and_then(Value::as_f64);
+    most.with_context(|| format!("no capacity: {}", result["capacity"]["rows"]))
+}
+
+/// Returns the highest rate of a sweep before two steps in a row miss the limit, as in a search.
+fn sweep(binary: &Path, target: &str, rates: &str, args: &Capacity) -> anyhow::Result<f64> {
+    let result = measure(binary, "sweep", target, &["--rate", rates, "--repeats", &args.repeats.to_string()])?;
+    let steps = result.pointer("/sweep/curves/0/steps").and_then(Value::as_array).context("no steps")?;
+    let steps: Vec<(f64, bool)> = steps
+        .iter()
+        .filter_map(|step| {
+            let (rate, p99) = (step["dem_req_rate"].as_f64()?, step["resp_time_p99"].as_f64()?);
+            Some((rate, p99 <= args.p99_ms && step["avg_rep_rate"].as_f64()? >= 0.95 * rate))
+        })
+        .collect();
+    highest(&steps).with_context(|| format!("the first steps of {rates} miss the limit"))
+}
+
+/// Returns the highest rate that met the limit, before two in a row that missed it.
+fn highest(steps: &[(f64, bool)]) -> Option<f64> {
+    let end = steps.windows(2).position(|pair| !pair[0].1 && !pair[1].1).unwrap_or(steps.len());
+    steps[..end].iter().rfind(|(_, is_met)| *is_met).map(|(rate, _)| *rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn highest_rate_lies_before_two_misses() {
+        let steps = |met: &str| (1..).map(f64::from).zip(met.chars().map(|it| it == '+')).collect::<Vec<_>>();
+        for (met, expected) in
+            [("+++", Some(3.0)), ("+-+--+", Some(3.0)), ("--+", None), ("++-", Some(2.0)), ("", None)]
+        {
+            assert_eq!(highest(&steps(met)), expected, "{met}");
+        }
+    }
+}
