@@ -3,6 +3,7 @@
 pub mod book;
 pub mod commands;
 pub mod cycles;
+pub mod package;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

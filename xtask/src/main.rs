@@ -3,6 +3,7 @@
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
+//! - `packages`: packages of the program, whose formats are in the library
 //! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that use each other
 
 mod bench;
@@ -10,6 +11,7 @@ mod check;
 mod command;
 mod environment;
 mod hostile;
+mod packages;
 mod soak;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ enum Command {
     Audit,
     /// Links the program for FreeBSD and macOS and type-checks the server for illumos, in target/cross
     Cross,
+    /// Builds static programs and their packages (archives, Debian, OCI image, Python wheels) in target/package
+    Package,
     /// Checks hand-offs between threads with loom, in target/loom
     Loom,
     /// Builds the book in target/book and prints the folder of its pages
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Browser => browser::prepare().map(|folder| print(&folder)),
         Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
+        Command::Package => packages::build().map(|folder| print(&folder)),
         Command::Loom => loom::run(),
         Command::Book => book().map(|folder| print(&folder)),
         Command::Cycles => print_cycles(),

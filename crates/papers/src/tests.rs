@@ -15,6 +15,12 @@ use report::plot::chart::Shape;
 use report::plot::svg;
 use report::text::Medium;
 
+#[test]
+fn example_compares_a_run_with_a_paper() {
+    let text = example::compare(find("kawai2006").unwrap(), testkit::kawai2006_run()).unwrap();
+    assert!(text.contains("Table 3"), "{text}");
+}
+
 fn runs_of(paper: &Paper) -> Vec<Run> {
     paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect()
 }

@@ -129,6 +129,26 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
+    /// Returns the configuration of a server on a free port of 127.0.0.1, on all CPUs, for up to 1 024 connections, without optional
+    /// features.
+    pub fn new(architecture: Architecture, service: ServiceSpec) -> Self {
+        Self {
+            architecture,
+            accept: Accept::default_of(architecture.model),
+            service,
+            work: None,
+            listen: ([127, 0, 0, 1], 0).into(),
+            cpus: Vec::new(),
+            stage_cpus: StageCpus::default(),
+            connections_max: 1024,
+            read_budget_bytes: ReadBudget::default(),
+            controllers: Controllers::default(),
+            stall: None,
+            limits: Limits::default(),
+            count_syscalls: false,
+        }
+    }
+
     /// The options besides the architecture.
     pub fn options(&self) -> Options {
         let Self { accept, read_budget_bytes, controllers, stall, .. } = *self;
