@@ -115,4 +115,19 @@ mod tests {
         let errors: Vec<String> = errors.into_iter().flatten().collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
     }
+
+    #[test]
+    fn tasks_in_workflows_exist() {
+        let mut command = Command::command();
+        let mut count = 0;
+        for path in xtask::files(&xtask::root().join(".github/workflows"), "yml").unwrap() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().filter_map(|line| Some(&line[line.find("xtask ")?..]));
+            for line in lines.filter(|line| !line.contains("--locked")) {
+                command.try_get_matches_from_mut(line.split_whitespace()).unwrap();
+                count += 1;
+            }
+        }
+        assert_eq!(count, 2);
+    }
 }

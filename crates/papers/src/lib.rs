@@ -29,7 +29,7 @@ use load::LoadConfig;
 use report::model::deviation::DeviationOf;
 
 use claims::Claim;
-pub use comparison::PaperComparison;
+pub use comparison::{PaperComparison, PaperExport};
 use figure::PaperFigure;
 use grid::PaperTables;
 use setup::Setting;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
@@ -9,7 +10,7 @@ use crate::service::work::Work;
 use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, Stall, TargetConfig};
 
 /// The server of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ServerSpec {
     /// A server of muxbench.
@@ -90,7 +91,7 @@ impl ServerSpec {
 }
 
 /// The configuration of a server of muxbench.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServeConfig {
     /// The architecture.
     pub architecture: Architecture,
@@ -157,7 +158,7 @@ impl ServeConfig {
 }
 
 /// The options that change the behaviour of an architecture. Reports never merge figures of different options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Options {
     /// The accept strategy.
     pub accept: Accept,
