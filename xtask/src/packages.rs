@@ -73,8 +73,13 @@ fn program(processor: Processor, interpreter: &Path) -> anyhow::Result<Vec<u8>> 
 }
 
 fn about() -> anyhow::Result<About> {
-    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().other_options(["--locked".into()]).exec()?;
-    let package = metadata.packages.into_iter().find(|package| package.name == "muxbench").context("no package muxbench")?;
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .current_dir(root())
+        .no_deps()
+        .other_options(["--locked".into()])
+        .exec()?;
+    let package =
+        metadata.packages.into_iter().find(|package| package.name == "muxbench").context("no package muxbench")?;
     Ok(About { version: package.version.to_string(), summary: package.description.context("no description")? })
 }
 

@@ -19,7 +19,10 @@ rate = 2000
 pub fn main() -> Result<(), Box<dyn Error>> {
     let plan = plan::plan(&Experiment::parse(EXPERIMENT, "example.toml")?, &host::detect())?;
     for trial in &plan.trials {
-        println!("{} {}: {} connections {:?}", trial.index, trial.architecture, trial.load.connections, trial.infeasible);
+        println!(
+            "{} {}: {} connections {:?}",
+            trial.index, trial.architecture, trial.load.connections, trial.infeasible
+        );
     }
     assert_eq!(plan.trials.len(), 2 * 2 * 3);
     Ok(())

@@ -17,7 +17,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     load.phases = Phases { measure_ns: 500_000_000, ..load.phases };
     let outcome = run(&load, &mut |_event| ())?;
     let report = outcome.report;
-    for (name, time) in [("send delay", report.send_delay), ("service", report.service), ("response", report.response)] {
+    for (name, time) in [("send delay", report.send_delay), ("service", report.service), ("response", report.response)]
+    {
         println!("{name:10} p50 {:7.1} µs", time.distribution.p50_ns as f64 / 1000.0);
     }
     println!("{} of {} requests completed", report.completed, report.planned);

@@ -231,5 +231,6 @@ mod tests;
 #[cfg(test)]
 extern crate self as muxbench_papers;
 #[cfg(test)]
+#[expect(dead_code, reason = "a test has no folder of a run for `main`")]
 #[path = "../examples/claims.rs"]
 mod example;

@@ -254,7 +254,10 @@ fn invalid_values_are_marked_in_text_csv_and_json() {
     assert!(grids[0].rows.iter().flat_map(|row| &row.cells).all(|cell| cell.starts_with('(')), "{grids:?}");
     let csv = beside.csv();
     assert_eq!(csv.lines().filter(|line| line.ends_with("client-limited")).count(), 18, "{csv}");
-    assert_eq!(serde_json::to_value(beside.json()).unwrap()["figures"][0]["chart"]["panels"][0]["series"][0]["points"][0][3], "client-limited");
+    assert_eq!(
+        serde_json::to_value(beside.json()).unwrap()["figures"][0]["chart"]["panels"][0]["series"][0]["points"][0][3],
+        "client-limited"
+    );
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub use text::{Medium, render};
 #[cfg(test)]
 extern crate self as muxbench_report;
 #[cfg(test)]
+#[expect(dead_code, reason = "a test has no folder of a run for `main`")]
 #[path = "../examples/table.rs"]
 mod example;
 

@@ -17,8 +17,11 @@ pub fn package(about: &About, processor: Processor, contents: &Contents) -> io::
         about.version, processor.debian, about.summary
     );
     let control = tar(&[Entry::file("control", control.as_bytes())])?;
-    let members =
-        [("debian-binary", b"2.0\n".to_vec()), ("control.tar.gz", gzip(&control)), ("data.tar.gz", gzip(&tar(&files)?))];
+    let members = [
+        ("debian-binary", b"2.0\n".to_vec()),
+        ("control.tar.gz", gzip(&control)),
+        ("data.tar.gz", gzip(&tar(&files)?)),
+    ];
     Ok(ar(&members))
 }
 

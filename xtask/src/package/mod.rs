@@ -56,7 +56,8 @@ pub struct Contents {
 impl Contents {
     /// The files of an archive that users unpack anywhere, in a folder of this name.
     pub fn portable(&self, folder: &str) -> Vec<Entry> {
-        let named = |place: &str, (name, bytes): &(String, Vec<u8>)| Entry::file(format!("{folder}/{place}{name}"), bytes);
+        let named =
+            |place: &str, (name, bytes): &(String, Vec<u8>)| Entry::file(format!("{folder}/{place}{name}"), bytes);
         let shells = ["muxbench.bash", "muxbench.fish", "_muxbench"];
         let completions = shells.iter().zip(&self.completions);
         let mut entries = vec![Entry::program(format!("{folder}/muxbench"), &self.program)];

@@ -54,8 +54,7 @@ impl Blobs {
     /// Adds the image for a processor and returns the descriptor of its manifest.
     fn add_image(&mut self, about: &About, processor: Processor, program: &[u8]) -> io::Result<Value> {
         // Servers on Unix sockets need a folder for temporary files.
-        let files =
-            [Entry::program("muxbench", program), Entry::folder("tmp", 0o1777), Entry::folder(DATA, 0o1777)];
+        let files = [Entry::program("muxbench", program), Entry::folder("tmp", 0o1777), Entry::folder(DATA, 0o1777)];
         let layer = tar(&files)?;
         let config = json!({
             "architecture": processor.debian,

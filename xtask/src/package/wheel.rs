@@ -48,7 +48,8 @@ pub fn wheel(about: &About, processor: Processor, program: &[u8]) -> Vec<u8> {
         Entry::file(format!("{info}/WHEEL"), wheel.as_bytes()),
     ];
     let digest = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
-    let rows = files.iter().map(|Entry { path, bytes, .. }| format!("{path},sha256={},{}\n", digest(bytes), bytes.len()));
+    let rows =
+        files.iter().map(|Entry { path, bytes, .. }| format!("{path},sha256={},{}\n", digest(bytes), bytes.len()));
     let record = rows.collect::<String>() + &format!("{info}/RECORD,,\n");
     files.push(Entry::file(format!("{info}/RECORD"), record.as_bytes()));
     zip(&files)

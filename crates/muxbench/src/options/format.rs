@@ -27,7 +27,11 @@ impl FormatArgs {
     }
 
     /// Prints `value` as JSON, or its text.
-    pub fn print<T: Serialize + JsonSchema>(&self, value: &T, text: impl FnOnce(&T, Medium) -> String) -> anyhow::Result<()> {
+    pub fn print<T: Serialize + JsonSchema>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T, Medium) -> String,
+    ) -> anyhow::Result<()> {
         if self.json { output::print_json(value) } else { output::print(&text(value, self.medium())) }
     }
 

@@ -14,7 +14,8 @@ use crate::cases::{Cases, case};
 use crate::common::{Serve, muxbench, prepared};
 
 /// Flags of a load that takes half a second. A closed loop needs no punctual client.
-const LOAD: &str = "--connections 5 --schedule closed --think 20ms --ramp 50ms --warm-up 50ms --measure 300ms --quiet --json";
+const LOAD: &str =
+    "--connections 5 --schedule closed --think 20ms --ramp 50ms --warm-up 50ms --measure 300ms --quiet --json";
 
 /// Runs a command and returns what it printed. Any exit code will do, because a busy machine makes trials invalid.
 fn printed(folder: &Path, line: &str) -> String {
@@ -34,7 +35,8 @@ fn json_of_every_command_matches_its_schema() {
     let (runs, outputs) = (folder.path().join("runs"), folder.path().join("outputs"));
     fs::create_dir_all(&runs).unwrap();
     fs::create_dir_all(&outputs).unwrap();
-    let write = |name: &str, word: &str, text: &str| fs::write(outputs.join(format!("{name}.{word}.json")), text).unwrap();
+    let write =
+        |name: &str, word: &str, text: &str| fs::write(outputs.join(format!("{name}.{word}.json")), text).unwrap();
 
     let names = printed(folder.path(), "schema");
     let names: Vec<&str> = names.lines().filter_map(|line| line.split_whitespace().next()).collect();
