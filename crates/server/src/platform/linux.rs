@@ -80,10 +80,7 @@ fn scheduling() -> Option<SchedulingPolicy> {
     let mut priority: libc::c_int = 0;
     // SAFETY: `priority` is valid during the calls.
     let (policy, result) = unsafe {
-        (
-            libc::syscall(libc::SYS_sched_getscheduler, 0),
-            libc::syscall(libc::SYS_sched_getparam, 0, &raw mut priority),
-        )
+        (libc::syscall(libc::SYS_sched_getscheduler, 0), libc::syscall(libc::SYS_sched_getparam, 0, &raw mut priority))
     };
     (policy >= 0 && result == 0).then_some(SchedulingPolicy { policy: policy as libc::c_int, priority })
 }
