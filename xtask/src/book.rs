@@ -37,11 +37,13 @@ pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
         fs::copy(&path, source.join(path.strip_prefix(root())?)).with_context(|| path.display().to_string())?;
     }
     for page in REFERENCE {
-        let output = Command::new(muxbench).args(["reference", page]).output();
-        let output = output.with_context(|| format!("cannot run {}", muxbench.display()))?;
-        ensure!(output.status.success(), "`muxbench reference {page}` failed ({})", output.status);
-        write(&source.join(format!("docs/reference/{page}.md")), &String::from_utf8(output.stdout)?)?;
+        write(&source.join(format!("docs/reference/{page}.md")), &printed(muxbench, &["reference", page])?)?;
     }
+    let schemas = printed(muxbench, &["schema"])?;
+    for name in schemas.lines().filter_map(|line| line.split_whitespace().next()) {
+        write(&source.join(format!("schemas/{name}.json")), &printed(muxbench, &["schema", name])?)?;
+    }
+    write(&source.join("schemas/experiment.json"), &printed(muxbench, &["plan", "--schema"])?)?;
     for name in ["book.toml", "book.css"] {
         fs::copy(root().join("book").join(name), folder.join(name)).with_context(|| format!("book/{name}"))?;
     }
@@ -54,6 +56,14 @@ pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let broken = broken_links(&pages)?;
     ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
     Ok(pages)
+}
+
+/// Returns the output of muxbench.
+fn printed(muxbench: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(muxbench).args(arguments).output();
+    let output = output.with_context(|| format!("cannot run {}", muxbench.display()))?;
+    ensure!(output.status.success(), "`muxbench {}` failed ({})", arguments.join(" "), output.status);
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Changes all pages. An error says that mdBook writes pages in another way.

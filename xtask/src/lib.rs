@@ -5,6 +5,8 @@ pub mod book;
 pub mod commands;
 #[cfg(feature = "tools")]
 pub mod cycles;
+#[cfg(feature = "tools")]
+pub mod package;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -4,6 +4,7 @@
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
+//! - `packages`: packages of the program, whose formats are in the library
 //! - `bench`: measurements of muxbench itself; `child`: their processes; `cycles` (in the library): files that use each other
 
 #[cfg(feature = "tools")]
@@ -15,6 +16,8 @@ mod command;
 mod environment;
 #[cfg(feature = "tools")]
 mod hostile;
+#[cfg(feature = "tools")]
+mod packages;
 #[cfg(feature = "tools")]
 mod soak;
 
@@ -58,6 +61,8 @@ enum Tool {
     Book,
     /// Prints the files of each crate that use each other, with the used names
     Cycles,
+    /// Builds static programs and their packages (archives, Debian, OCI image, Python wheels) in target/package
+    Package,
     Soak(soak::Soak),
     /// Runs hostile clients in a separate process, for benches and the soak
     #[command(hide = true)]
@@ -82,6 +87,8 @@ fn main() -> ExitCode {
         Command::Tool(Tool::Book) => book().map(|folder| print(&folder)),
         #[cfg(feature = "tools")]
         Command::Tool(Tool::Cycles) => print_cycles(),
+        #[cfg(feature = "tools")]
+        Command::Tool(Tool::Package) => packages::build().map(|folder| print(&folder)),
         #[cfg(feature = "tools")]
         Command::Tool(Tool::Soak(soak)) => soak::run(&soak),
         #[cfg(feature = "tools")]
@@ -150,5 +157,20 @@ mod tests {
         assert!(errors.len() > 10, "only {} tasks are shown", errors.len());
         let errors: Vec<String> = errors.into_iter().flatten().collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
+    }
+
+    #[test]
+    fn tasks_in_workflows_exist() {
+        let mut command = Command::command();
+        let mut count = 0;
+        for path in xtask::files(&xtask::root().join(".github/workflows"), "yml").unwrap() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().filter_map(|line| Some(&line[line.find("xtask ")?..]));
+            for line in lines.filter(|line| !line.contains("--locked")) {
+                command.try_get_matches_from_mut(line.split_whitespace()).unwrap();
+                count += 1;
+            }
+        }
+        assert_eq!(count, 2);
     }
 }

@@ -126,6 +126,25 @@ fn rules_find_violations() {
     assert_eq!(inline_test_lines(&["#[cfg(test)]", "mod tests;"], 0), None);
 }
 
+/// A crate's README is also the first part of its documentation. The tests of the crate run the example.
+#[test]
+fn readmes_of_crates_show_their_examples() {
+    for (name, example) in [
+        ("wire", "http"),
+        ("stats", "ratio"),
+        ("server", "host"),
+        ("load", "open_loop"),
+        ("harness", "plan"),
+        ("report", "table"),
+        ("papers", "claims"),
+    ] {
+        let folder = root().join("crates").join(name);
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+        let example = fs::read_to_string(folder.join(format!("examples/{example}.rs"))).unwrap();
+        assert!(readme.contains(&format!("```rust,no_run\n{example}```\n")), "copy {example} into {name}/README.md");
+    }
+}
+
 /// Returns the relative links of a document that lead to no file.
 fn broken_links(folder: &Path, text: &str) -> Vec<String> {
     let mut broken = Vec::new();

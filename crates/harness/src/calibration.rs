@@ -25,7 +25,7 @@ const BIAS_NS_MAX: f64 = 2_000.0;
 const BIAS_SHARE_MAX: f64 = 0.005;
 
 /// The time for which a reflector holds requests.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
     /// The mean in nanoseconds. 0 is the null server.
     pub mean_ns: u64,
@@ -86,7 +86,7 @@ pub struct Settings {
 }
 
 /// The results of a calibration.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Calibration {
     /// The transport of the requests.
     pub transport: Transport,
@@ -103,7 +103,7 @@ pub struct Calibration {
 }
 
 /// The results of one hold.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Condition {
     /// The configured hold.
     pub hold: Hold,
@@ -125,7 +125,7 @@ pub struct Condition {
 }
 
 /// A recovered hold: the service time by timestamps, minus the null server's round trip.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Recovered {
     /// The median over all requests, in nanoseconds.
     pub p50_ns: f64,

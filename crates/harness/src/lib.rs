@@ -1,4 +1,4 @@
-//! The pipeline of an experiment: file → plan → run → store.
+#![doc = include_str!("../README.md")]
 //!
 //! # Layers
 //! Each module uses only those above it.

@@ -1,4 +1,4 @@
-//! The load generator: sends requests as planned, and records when the responses arrive.
+#![doc = include_str!("../README.md")]
 //!
 //! # Layout
 //!
@@ -34,3 +34,4 @@ pub use driver::{Arrivals, Event, Listener, Outcome};
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
 pub use run::{run, run_with};
+pub use wire::{Address, ServiceSpec};

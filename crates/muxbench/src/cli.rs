@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 
 use crate::commands::{
     advise, atlas, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference,
-    report, reproduce, run, serve, sweep,
+    report, reproduce, run, schema, serve, sweep,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
@@ -99,6 +99,7 @@ commands! {
     Relay(relay::Args) => relay::run,
     Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, command())),
     Man(docs::ManArgs) => |args| succeeded(docs::man(args, command())),
+    Schema(schema::Args) => |args| succeeded(schema::run(args)),
     Reference(reference::Args) => |args| succeeded(reference::run(args, help::arranged(Cli::command(), 80))),
 }
 

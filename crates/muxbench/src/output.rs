@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use report::format::visible;
 use report::text::{Medium, Terminal, style};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The number of columns without a terminal.
@@ -74,7 +75,8 @@ pub fn tell_in_line(text: impl Display) {
     let _ = write!(output, "{text}").and_then(|()| output.flush());
 }
 
-pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+/// Prints JSON, whose schema `muxbench schema` prints.
+pub fn print_json(value: &(impl Serialize + JsonSchema)) -> anyhow::Result<()> {
     print_raw(visible(&serde_json::to_string_pretty(value)?) + "\n")
 }
 

@@ -2,7 +2,9 @@
 
 use anyhow::{bail, ensure};
 use harness::model::{Run, Trial};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid, PaperTables};
@@ -38,6 +40,37 @@ pub struct PaperComparison {
     /// A sentence for each run with interleaved trials.
     pub interleaving: Vec<String>,
     tables: Vec<PaperTables>,
+}
+
+/// A comparison as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PaperExport<'a> {
+    /// The version of this format.
+    format: u32,
+    /// The name of the paper.
+    paper: &'static str,
+    /// The tables, whose form differs from paper to paper.
+    #[serde(flatten)]
+    tables: Map<String, Value>,
+    /// The figures, except for a single table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    figures: Option<Vec<FigureExport>>,
+    setup: &'a [Compared],
+    impossible: &'a [Impossible],
+    interleaving: &'a [String],
+    /// The claims of a whole paper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claims: Option<&'a Vec<CheckedClaim>>,
+}
+
+/// A figure of a paper, with the data of the runs and the published values.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FigureExport {
+    number: &'static str,
+    title: &'static str,
+    about: &'static str,
+    series: Vec<String>,
+    chart: Chart,
 }
 
 impl PaperComparison {
@@ -161,34 +194,32 @@ impl PaperComparison {
         text
     }
 
-    /// Returns JSON with the set-up, the impossible trials, the interleaved runs and, for a whole paper, its tables, figures and
-    /// claims; for a part, only its table or figure.
-    pub fn json(&self) -> Value {
-        let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
-        let fields = match (self.part, self.tables.first()) {
+    /// Returns the set-up, the impossible trials, the interleaved runs and, for a whole paper, its tables, figures and claims; for a
+    /// part, only its table or figure.
+    pub fn json(&self) -> PaperExport<'_> {
+        let table = |(number, table): (&'static str, Grid)| json!({ "number": number, "table": table });
+        let tables = match (self.part, self.tables.first()) {
             (Part::Whole, Some(tables)) => tables.json.clone(),
-            (Part::Table(_), _) => {
-                let table = |(number, grid): &(&str, Grid)| json!({ "number": number, "table": grid });
-                json!({ "tables": self.grids().iter().map(table).collect::<Vec<_>>() })
-            }
+            (Part::Table(_), _) => json!({ "tables": self.grids().into_iter().map(table).collect::<Vec<_>>() }),
             _ => json!({}),
         };
-        let fields = fields.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
-        all.as_object_mut().expect("`all` is an object").extend(fields);
-        let figure = |(figure, chart): &(&PaperFigure, Chart)| {
-            json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.series,
-                    "chart": chart })
+        let figure = |(figure, chart): &'_ (&'static PaperFigure, Chart)| FigureExport {
+            number: figure.number,
+            title: figure.title,
+            about: figure.about,
+            series: self.series.clone(),
+            chart: chart.clone(),
         };
-        if !matches!(self.part, Part::Table(_)) {
-            all["figures"] = json!(self.figures.iter().map(figure).collect::<Vec<_>>());
+        PaperExport {
+            format: model::FORMAT,
+            paper: self.paper.name,
+            tables: tables.as_object().cloned().unwrap_or_default(),
+            figures: (!matches!(self.part, Part::Table(_))).then(|| self.figures.iter().map(figure).collect()),
+            setup: &self.setup,
+            impossible: &self.impossible,
+            interleaving: &self.interleaving,
+            claims: matches!(self.part, Part::Whole).then_some(&self.claims),
         }
-        all["setup"] = json!(self.setup);
-        all["impossible"] = json!(self.impossible);
-        all["interleaving"] = json!(self.interleaving);
-        if matches!(self.part, Part::Whole) {
-            all["claims"] = json!(self.claims);
-        }
-        all
     }
 
     /// Returns CSV: the points of a figure or the rows of a table. For a whole paper, returns the published values of its

@@ -1,5 +1,6 @@
 //! Tables as plain data: a paper's own table, or the numbers of a figure's panel beside the published values.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shap
 use report::text::{Medium, table, tail_mark};
 
 /// A table whose first columns identify the row.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Grid {
     pub title: String,
     /// The headings of the leading columns.
@@ -20,7 +21,7 @@ pub struct Grid {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GridRow {
     pub lead: Vec<String>,
     pub cells: Vec<String>,

@@ -3,14 +3,13 @@
 use askama::Template;
 use harness::model::{Run, TrialRecord};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::claims::{self, CheckedClaim, Outcome};
 use crate::figure::PaperFigure;
 use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
 use crate::setup::Compared;
-use crate::{Paper, PaperComparison, Part, points};
+use crate::{Paper, PaperComparison, PaperExport, Part, points};
 use report::format::command;
 use report::html::frame::{self, Drawing, Frame};
 use report::plot::chart::{Chart, Mark, Published};
@@ -95,7 +94,7 @@ struct Raw<'a> {
     /// The CSV of the tables, if the main CSV has figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<String>,
-    json: Value,
+    json: PaperExport<'a>,
 }
 
 /// Renders the whole document. `runs` and `origin.folders` have the same order.

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::Run;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A reason, and the trials that it prevents.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Impossible {
     pub experiment: String,
     /// The reason and the remedy, as in the plan.

@@ -1,5 +1,6 @@
-//! Comparisons of runs with a paper: its figures and tables in the paper's layout, beside the published values, and
-//! its claims. The workloads of a run, not its name, decide whether it belongs to a paper.
+#![doc = include_str!("../README.md")]
+//!
+//! The workloads of a run, not its name, decide whether it belongs to a paper.
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
 //! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
@@ -28,7 +29,7 @@ use load::LoadConfig;
 use report::model::deviation::DeviationOf;
 
 use claims::Claim;
-pub use comparison::PaperComparison;
+pub use comparison::{PaperComparison, PaperExport};
 use figure::PaperFigure;
 use grid::PaperTables;
 use setup::Setting;
@@ -226,3 +227,10 @@ impl Paper {
 mod published;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+extern crate self as muxbench_papers;
+#[cfg(test)]
+#[expect(dead_code, reason = "a test has no folder of a run for `main`")]
+#[path = "../examples/claims.rs"]
+mod example;

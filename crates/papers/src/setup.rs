@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use harness::model::{Run, Trial};
 use harness::spec::units::{Share, Size, Sizes, Time};
 use report::text::{Medium, table};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{clients, queue};
@@ -46,7 +47,7 @@ impl Setting {
 }
 
 /// A row, filled from runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Compared {
     pub what: String,
     pub authors: &'static str,

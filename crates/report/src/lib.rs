@@ -1,5 +1,4 @@
-//! Reports on runs: tables, conclusions, figures, pages, CSV and JSON. Their input is plain data, a
-//! [`harness::model::Run`] that the store has read.
+#![doc = include_str!("../README.md")]
 //!
 //! # Layers
 //! Each layer uses only the layers listed before it.
@@ -20,3 +19,16 @@ pub mod text;
 
 pub use model::{AdviceReport, Atlas, Capacities, GateReport, Overloads, RunDiff, Summary, Sweep};
 pub use text::{Medium, render};
+
+#[cfg(test)]
+extern crate self as muxbench_report;
+#[cfg(test)]
+#[expect(dead_code, reason = "a test has no folder of a run for `main`")]
+#[path = "../examples/table.rs"]
+mod example;
+
+#[test]
+fn example_reports_a_run() {
+    let (text, lowest_ns) = example::report(&testkit::run());
+    assert!(text.contains("| architecture |") && lowest_ns.is_some(), "{text}");
+}

@@ -347,6 +347,7 @@ impl PartialEq for Architecture {
 impl Eq for Architecture {}
 
 wire::serde_as_text!(Architecture);
+wire::schema_as!(Architecture, "Architecture", String);
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
@@ -9,7 +10,7 @@ use crate::service::work::Work;
 use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, Stall, TargetConfig};
 
 /// The server of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ServerSpec {
     /// A server of muxbench.
@@ -90,7 +91,7 @@ impl ServerSpec {
 }
 
 /// The configuration of a server of muxbench.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServeConfig {
     /// The architecture.
     pub architecture: Architecture,
@@ -129,6 +130,26 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
+    /// Returns the configuration of a server on a free port of 127.0.0.1, on all CPUs, for up to 1 024 connections, without optional
+    /// features.
+    pub fn new(architecture: Architecture, service: ServiceSpec) -> Self {
+        Self {
+            architecture,
+            accept: Accept::default_of(architecture.model),
+            service,
+            work: None,
+            listen: ([127, 0, 0, 1], 0).into(),
+            cpus: Vec::new(),
+            stage_cpus: StageCpus::default(),
+            connections_max: 1024,
+            read_budget_bytes: ReadBudget::default(),
+            controllers: Controllers::default(),
+            stall: None,
+            limits: Limits::default(),
+            count_syscalls: false,
+        }
+    }
+
     /// The options besides the architecture.
     pub fn options(&self) -> Options {
         let Self { accept, read_budget_bytes, controllers, stall, .. } = *self;
@@ -137,7 +158,7 @@ impl ServeConfig {
 }
 
 /// The options that change the behaviour of an architecture. Reports never merge figures of different options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Options {
     /// The accept strategy.
     pub accept: Accept,

@@ -1,12 +1,13 @@
 //! The messages from a `serve` process to the program that started it: one JSON object a line.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports};
 
 use crate::{Moved, Snapshot};
 
 /// A message from the server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The server listens.

@@ -1,4 +1,4 @@
-//! The server under test: every architecture over one hot path.
+#![doc = include_str!("../README.md")]
 //!
 //! # Layers
 //! Each layer uses only the layers above it in this list. One exception: `platform` also uses types of [`metrics`].
@@ -58,3 +58,4 @@ pub use spec::controllers::{AdmissionControl, BatchControl, Controllers, PoolCon
 pub use spec::model::{StageCpus, Threads};
 pub use spec::read_budget::ReadBudget;
 pub use spec::stall::Stall;
+pub use wire::{Address, ServiceSpec};

@@ -5,6 +5,7 @@
 
 use std::f64::consts::PI;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
@@ -114,7 +115,7 @@ fn spread(blocks: &[Block], mean: f64) -> Spread {
 }
 
 /// A figure with its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The geometric mean of the blocks; the arithmetic mean if made by [`Estimate::arithmetic`].
     pub value: f64,

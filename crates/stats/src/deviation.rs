@@ -1,6 +1,7 @@
 //! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends best, so
 //! a constant delay has no effect.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
@@ -21,7 +22,7 @@ pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
 }
 
 /// Statistics of send deviations.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
     /// Number of sends.
     pub count: u64,

@@ -1,5 +1,6 @@
 //! Repeated looks at how much worse one build of a server is than another: by more than a limit, or by less.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{ALPHA, BLOCKS_MIN, Estimate, Mean, Spread};
@@ -9,7 +10,7 @@ use crate::sequential::level;
 pub const REPEATS_MIN: u32 = 3;
 
 /// The knowledge about a figure of two builds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Excess {
     /// The new build is worse by more than the limit.

@@ -1,11 +1,13 @@
 //! Histograms of times in nanoseconds, mergeable across threads, processes and repeats.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// The largest value, one hour. Larger values are recorded as one hour; [`Histogram::saturated`] counts them.
@@ -122,6 +124,16 @@ impl Serialize for Histogram {
     }
 }
 
+impl JsonSchema for Histogram {
+    fn schema_name() -> Cow<'static, str> {
+        "Histogram".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "contentEncoding": "base64" })
+    }
+}
+
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let error = |error: &dyn std::fmt::Display| serde::de::Error::custom(format_args!("not a histogram: {error}"));
@@ -145,7 +157,7 @@ pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
 }
 
 /// Quantiles and moments of a measured time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of values.
     pub count: u64,

@@ -1,9 +1,10 @@
 //! Intervals and medians.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

@@ -1,5 +1,4 @@
-//! Statistics of measurements, as pure functions.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod blocks;
@@ -28,3 +27,14 @@ pub use ratio::Ratio;
 pub use search::Search;
 pub use significance::TestResult;
 pub use steadiness::{ChangePoint, change_point, trend};
+
+#[cfg(test)]
+extern crate self as muxbench_stats;
+#[cfg(test)]
+#[path = "../examples/ratio.rs"]
+mod example;
+
+#[test]
+fn example_compares_two_servers() {
+    example::main();
+}

@@ -1,5 +1,6 @@
 //! Ratios of two figures, with an interval and a p value.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{ALPHA, Block, Mean, Spread, heats, logs};
@@ -13,7 +14,7 @@ pub const METHOD: &str =
 pub const METHOD_UNPAIRED: &str = "95 % t interval of the logarithms over repeats (Welch)";
 
 /// Ratio of one figure to another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The ratio of the geometric means.
     pub ratio: f64,

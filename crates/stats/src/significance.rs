@@ -2,10 +2,11 @@
 
 use std::f64::consts::{PI, SQRT_2};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of a statistical test. With many values, even negligible differences are significant: judge by `effect` too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestResult {
     /// The name of the test in reports. The test's function cites the source.
     pub name: String,

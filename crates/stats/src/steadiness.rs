@@ -4,6 +4,7 @@
 //! or two extreme values do not make a result significant. The tests return `None` if there are fewer than 8 values, if a value
 //! is not finite, or if the median is not positive.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
@@ -13,7 +14,7 @@ use crate::significance::{TestResult, normal_two_sided};
 const COUNT_MIN: usize = 8;
 
 /// A shift of level and its position.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangePoint {
     /// The test's result.
     pub result: TestResult,

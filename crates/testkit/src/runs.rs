@@ -67,19 +67,11 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
         architecture: architecture.into(),
         workload,
         serve: ServerSpec::Ours(ServeConfig {
-            architecture,
             accept: server::Accept::default(),
-            service: service.clone(),
             listen: address.into(),
             cpus: vec![0],
-            stage_cpus: server::StageCpus::default(),
-            work: None,
             connections_max: connections,
-            read_budget_bytes: server::ReadBudget::default(),
-            controllers: server::Controllers::default(),
-            stall: None,
-            limits: server::Limits::default(),
-            count_syscalls: false,
+            ..ServeConfig::new(architecture, service.clone())
         }),
         load: LoadConfig {
             connections,

@@ -79,6 +79,22 @@ impl FromStr for Address {
     }
 }
 
+/// Implements the JSON Schema of a type that is serialised as another type.
+#[macro_export]
+macro_rules! schema_as {
+    ($type:ty, $name:expr, $stored:ty) => {
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$stored>::json_schema(generator)
+            }
+        }
+    };
+}
+
 /// Implements serialisation of a type as its text: as `Display` writes it and `FromStr` reads it.
 #[macro_export]
 macro_rules! serde_as_text {
@@ -97,6 +113,7 @@ macro_rules! serde_as_text {
     };
 }
 serde_as_text!(Address);
+schema_as!(Address, "Address", String);
 
 #[cfg(test)]
 mod tests {

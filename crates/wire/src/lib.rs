@@ -1,5 +1,4 @@
-//! Protocols of the services, without system calls: bytes in, bytes out. Also addresses, and names that users misspell.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -25,4 +24,15 @@ pub use spec::{SERVICES, ServiceRow, ServiceSpec};
 #[cfg(test)]
 pub(crate) fn piece_sizes(stream_bytes: usize) -> impl Iterator<Item = usize> {
     (1..=stream_bytes).step_by(if cfg!(miri) { stream_bytes / 7 } else { 1 })
+}
+
+#[cfg(test)]
+extern crate self as muxbench_wire;
+#[cfg(test)]
+#[path = "../examples/http.rs"]
+mod example;
+
+#[test]
+fn example_answers_a_request() {
+    example::main();
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::serde_as_text;
+use crate::{schema_as, serde_as_text};
 
 /// An ordered list of ports, written `7000-7099` or `7000-7004,7010`. The parser limits their number to 65 535.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,7 @@ impl FromStr for Ports {
 }
 
 serde_as_text!(Ports);
+schema_as!(Ports, "Ports", String);
 
 #[cfg(test)]
 mod tests {

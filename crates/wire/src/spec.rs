@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stream::Stream;
 
 /// A service and its parameters, as plain data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "service", rename_all = "kebab-case")]
 pub enum ServiceSpec {
     /// Requests and responses of fixed sizes (kawai2008 section 3).

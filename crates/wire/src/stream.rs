@@ -1,6 +1,7 @@
 //! The bandwidth benchmark of welsh2001: bursts of packets, with an acknowledgement for each burst. A greeting, which is a
 //! burst of one packet, checks a connection.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fill::fill;
@@ -12,7 +13,7 @@ pub const GREETING: u8 = 0;
 const WRITE_BYTES_MAX: u64 = 128 << 10;
 
 /// Sizes of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
     /// Size of a packet in bytes, at least 1.
     pub packet_bytes: u32,
@@ -29,7 +30,7 @@ pub struct Stream {
 }
 
 /// Direction of bursts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the client; the server acknowledges each burst.

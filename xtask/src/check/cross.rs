@@ -1,5 +1,5 @@
-//! Links the program for FreeBSD and macOS, and type-checks the server for illumos. `cargo zigbuild` uses zig as C compiler and
-//! linker; the tests' Python environment has both.
+//! Links the program for FreeBSD and macOS, and type-checks the server for illumos; builds static programs for packages.
+//! `cargo zigbuild` uses zig as C compiler and linker; the tests' Python environment has both.
 
 use std::env;
 use std::ffi::OsString;
@@ -48,25 +48,43 @@ const TARGETS: [Target; 4] = [
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
-        let mut rustup = Command::new("rustup");
-        // `rustup` downloads nothing if the target is installed.
-        command::run(rustup.args(["target", "add", target.name]).current_dir(root()))
-            .with_context(|| format!("install the standard library for {0}: `rustup target add {0}`", target.name))?;
+        add(target.name)?;
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];
         arguments.extend(target.crates);
         // The client's TLS contains C code. zig has no compiler for illumos, where only the server is checked.
         let cargo = if target.crates == BOTH { zigbuild(tools) } else { Command::new(env!("CARGO")) };
         step(cargo, tools, &arguments)?;
         if target.links {
-            link_one(target, tools)?;
+            link_one(target, interpreter)?;
         }
     }
     Ok(())
 }
 
-fn link_one(target: &Target, tools: &Path) -> anyhow::Result<()> {
-    step(zigbuild(tools), tools, &["zigbuild", "--locked", "--target", target.name, "--package", "muxbench"])?;
-    let program = folder().join(target.name).join("debug/muxbench");
+/// Builds the program for a target with a profile, and returns its path.
+pub fn build(target: &str, profile: &str, interpreter: &Path) -> anyhow::Result<PathBuf> {
+    let tools = interpreter.parent().context("the interpreter is in a folder")?;
+    add(target)?;
+    let arguments = ["zigbuild", "--locked", "--profile", profile, "--target", target, "--package", "muxbench"];
+    step(zigbuild(tools), tools, &arguments)?;
+    Ok(program(target, profile))
+}
+
+/// Returns the path of the program that [`build`] builds.
+pub fn program(target: &str, profile: &str) -> PathBuf {
+    // The folder of cargo's profile `dev` is `debug`.
+    folder().join(target).join(if profile == "dev" { "debug" } else { profile }).join("muxbench")
+}
+
+/// Adds the standard library for a target. `rustup` downloads nothing if it is installed.
+fn add(target: &str) -> anyhow::Result<()> {
+    let mut rustup = Command::new("rustup");
+    command::run(rustup.args(["target", "add", target]).current_dir(root()))
+        .with_context(|| format!("install the standard library for {target}: `rustup target add {target}`"))
+}
+
+fn link_one(target: &Target, interpreter: &Path) -> anyhow::Result<()> {
+    let program = build(target.name, "dev", interpreter)?;
     let bytes = fs::read(&program).with_context(|| program.display().to_string())?;
     ensure!(
         (target.is_program)(&bytes),

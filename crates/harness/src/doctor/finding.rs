@@ -1,5 +1,6 @@
 //! The data of the doctor: the input of the checks, and their results.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::noise::Noise;
@@ -7,7 +8,7 @@ use crate::exec::leftovers::Leftover;
 use crate::host::Host;
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// The check's name.
     pub name: String,
@@ -23,7 +24,7 @@ pub struct Diagnosis {
 }
 
 /// The assessment of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Good, or without effect.

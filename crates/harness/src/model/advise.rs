@@ -1,11 +1,12 @@
 //! Advice: the objective of a race between architectures, and the changes of the traffic under which the best ones race again.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gate::GateFigure;
 
 /// The goal of a race.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviseGoal {
     /// The figures to optimise. The score is the weighted mean of the logarithms of their values.
     pub objective: Vec<AdviseWeight>,
@@ -22,7 +23,7 @@ pub struct AdviseGoal {
 }
 
 /// A figure of an objective.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviseWeight {
     /// The figure.
     pub figure: GateFigure,
@@ -31,7 +32,7 @@ pub struct AdviseWeight {
 }
 
 /// A limit of a figure: the highest permitted value; of a rate, the lowest.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviseLimit {
     /// The figure.
     pub figure: GateFigure,
@@ -40,7 +41,7 @@ pub struct AdviseLimit {
 }
 
 /// A part of the plan: the contestants under changed traffic.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdvisePart {
     /// The change in words, such as `connections x2`.
     pub name: String,

@@ -1,5 +1,6 @@
 //! The gate: how much worse a new build of a server may be than an old one, for each figure.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::trial::Trial;
@@ -10,7 +11,7 @@ use crate::spec::Candidate;
 const MEMORY_FLOOR_BYTES: f64 = 1024.0;
 
 /// The goal of a gate: to know whether each figure is within its limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateGoal {
     /// The old build. All other trials, and its placebo, are the new build.
     pub old: Candidate,
@@ -28,7 +29,7 @@ impl GateGoal {
 }
 
 /// The tolerance of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateLimit {
     /// The figure.
     pub figure: GateFigure,
@@ -39,7 +40,7 @@ pub struct GateLimit {
 }
 
 /// A figure that a gate limits, or that an objective of `advise` has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateFigure {
     /// The median service time.

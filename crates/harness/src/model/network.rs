@@ -1,9 +1,10 @@
 //! The means and the measurements of a trial's network.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The means of a network condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Means {
     /// The kernel's netem, for the packets that each host sends.
@@ -17,7 +18,7 @@ pub enum Means {
 }
 
 /// The links between hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
     /// Pairs of veth devices, and a bridge.
@@ -27,7 +28,7 @@ pub enum Links {
 }
 
 /// The means of each condition of a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Applied {
     /// The links between hosts.
     pub links: Links,
@@ -70,7 +71,7 @@ impl Applied {
 }
 
 /// The network of a trial: its means, and the measurements right before the trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkReport {
     /// The means of the links and conditions.
     pub applied: Applied,
@@ -84,7 +85,7 @@ pub struct NetworkReport {
 }
 
 /// The counters of a relay since they were last read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayCounts {
     /// Packets for a host of the testbed.
     pub packets: u64,
@@ -99,7 +100,7 @@ pub struct RelayCounts {
 }
 
 /// Measurements of a network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// The number of small datagrams that returned when round trips were measured.
     pub round_trips: u32,

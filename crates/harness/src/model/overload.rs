@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use load::config::{RateProfile, RequestTimeout, Segment};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::search::SearchGoal;
 
 /// The goal of an overload: to know how each server behaves beyond its capacity, and how long it takes to recover.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverloadGoal {
     /// The capacity of the servers.
     pub capacity: CapacitySource,
@@ -29,7 +30,7 @@ impl OverloadGoal {
 }
 
 /// The source of a capacity.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacitySource {
     /// The user knows it.
@@ -42,7 +43,7 @@ pub enum CapacitySource {
 }
 
 /// The rates of an overload, relative to the capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pulse {
     /// The rate before and after the pulse.
     pub base: f64,

@@ -2,6 +2,7 @@
 
 use load::LoadReport;
 use load::tools::idle::IdleReport;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ServerCounters;
 use server::metrics::counters::Totals;
@@ -15,7 +16,7 @@ use super::verdict::Verdict;
 use crate::spec::interleave::Interleave;
 
 /// One finished trial.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRecord {
     /// The trial as planned.
     pub trial: Trial,
@@ -107,7 +108,7 @@ pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
 
 /// The description of a run, written when it starts. Later only the strategy's time limit and the feasibility of
 /// trials may change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunHeader {
     /// The name of the run and of its folder under `results/`.
     pub name: String,
@@ -164,7 +165,7 @@ impl RunHeader {
 }
 
 /// A run read back from its store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// The description of the run.
     pub header: RunHeader,

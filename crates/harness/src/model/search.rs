@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::units::Time;
 
 /// The quantity that a search varies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Varied {
     /// The rate, in requests per second.
@@ -18,7 +19,7 @@ pub enum Varied {
 }
 
 /// The goal of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchGoal {
     /// The limits of the response time (t3 - t1). A probe must meet all of them.
     pub limits: Vec<LatencyLimit>,
@@ -38,7 +39,7 @@ pub struct SearchGoal {
 }
 
 /// A limit of a quantile of the response time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyLimit {
     /// The quantile, from 0 to 1.
     pub quantile: f64,

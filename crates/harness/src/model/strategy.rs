@@ -1,5 +1,6 @@
 //! Strategies: the order in which a run executes trials, and the effect of finished trials on it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Block;
 
@@ -9,7 +10,7 @@ use super::overload::OverloadGoal;
 use super::search::SearchGoal;
 
 /// The order in which a run executes trials.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// Executes all trials in the plan's order.
@@ -79,7 +80,7 @@ pub struct TrialOutcome {
 }
 
 /// The result of one probe of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeResult {
     /// The trial met the limits, though the client may have been late.

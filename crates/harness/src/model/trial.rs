@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use load::config::{
     HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, Schedule, Think, Trace, stored,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
 use wire::ServiceSpec;
@@ -17,7 +18,7 @@ use crate::spec::transport::Transport;
 use crate::spec::units::Budget;
 
 /// The traffic of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
     /// The service and its sizes.
     pub service: ServiceSpec,
@@ -87,7 +88,7 @@ impl Workload {
 }
 
 /// A row of a plan, with all options explicit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// The position in the plan, from 0. Each probe of a capacity search is a trial. Its index is the number of earlier probes of its
     /// search, times the number of searches, plus the index of its search.

@@ -1,9 +1,10 @@
 //! The stored verdict on a trial: its checks, each with its value and its limit.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The verdict on a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The class.
     pub kind: VerdictKind,
@@ -53,15 +54,17 @@ impl Verdict {
 }
 
 /// A condition for a valid trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// The quantity.
     pub name: String,
     /// The measured value. Stored as a word if it is not finite.
     #[serde(with = "unbounded")]
+    #[schemars(with = "unbounded::Number")]
     pub value: f64,
     /// The limit. Stored as a word if it is not finite.
     #[serde(with = "unbounded")]
+    #[schemars(with = "unbounded::Number")]
     pub limit: f64,
     /// The required side of the limit.
     pub bound: Bound,
@@ -97,11 +100,12 @@ impl Check {
 
 /// Serialises numbers that may be infinite or NaN, which JSON lacks.
 mod unbounded {
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(Deserialize)]
+    #[derive(Deserialize, JsonSchema)]
     #[serde(untagged)]
-    enum Number {
+    pub(super) enum Number {
         Finite(f64),
         Word(String),
         /// The format of earlier versions.
@@ -122,7 +126,7 @@ mod unbounded {
 }
 
 /// A side of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The limit or more.
@@ -132,7 +136,7 @@ pub enum Bound {
 }
 
 /// The classes of verdicts on a trial or on a row of a report. Only `valid` rows are ranked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {
     /// The figures describe the server.

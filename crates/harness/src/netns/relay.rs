@@ -153,10 +153,10 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
         cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
         rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPUs {cpus:?}"))?;
     }
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: 0 is the calling process, and `parameters` outlives the call. Without the permission the relay runs with normal
-    // priority, and the measurements include the effect.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    let priority: libc::c_int = 1;
+    // SAFETY: 0 is the calling process, and `priority` outlives the call. Without the permission the relay runs with normal
+    // priority, and the measurements include the effect. musl's function for this only fails.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) };
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Distribution;
 
@@ -16,7 +17,7 @@ const CONNECTIONS_MIN: usize = 10;
 const SAME_MIN: f64 = 0.95;
 
 /// The estimates of a port's traffic.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Observation {
     /// The server's port.
     pub port: NonZeroU16,
@@ -39,7 +40,7 @@ pub struct Observation {
 }
 
 /// The connections of a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Connections {
     /// The numbers of open connections.
     pub open: OpenCounts,
@@ -56,7 +57,7 @@ pub struct Connections {
 }
 
 /// The requests and responses of a port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Requests {
     /// The number of requests.
     pub count: u64,
@@ -73,7 +74,7 @@ pub struct Requests {
 }
 
 /// The messages in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Message {
     /// The mean size.
     pub bytes: f64,

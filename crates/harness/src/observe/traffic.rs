@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Histogram;
 
@@ -86,7 +87,7 @@ impl std::ops::AddAssign for Volume {
 }
 
 /// The numbers of open connections in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct OpenCounts {
     /// At the start.
     pub start: usize,

@@ -1,5 +1,6 @@
 //! The resources that a trial needs on its host, and the limits that they set on connections.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::spec::mechanism::Family;
 use server::spec::model::PerConnection;
@@ -86,7 +87,7 @@ fn mappings(count: u64, budget: ReadBudget) -> u64 {
 }
 
 /// The maximum number of connections of an architecture on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Limit {
     /// The number of connections.
     pub connections: u64,

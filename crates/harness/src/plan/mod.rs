@@ -22,6 +22,7 @@ use load::config::{HttpTraffic, Pacing};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
 use wire::ServiceSpec;
@@ -45,7 +46,7 @@ const CONNECT_NS: u64 = 250_000;
 const STORE_NS: u64 = 5_000;
 
 /// The trials of a run, in order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// The experiment's name.
     pub experiment: String,

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::spec::model::PerConnection;
 
@@ -48,7 +49,7 @@ const CLIENT_BYTES: f64 = 44.0;
 const CLIENT_PER_S: f64 = 138_000.0;
 
 /// The memory of one connection on the server's host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerConnectionBytes {
     /// The measured architecture.
     pub architecture: String,
@@ -61,7 +62,7 @@ pub struct PerConnectionBytes {
 }
 
 /// A number with its source.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// The number.
     pub value: f64,
@@ -70,7 +71,7 @@ pub struct Figure {
 }
 
 /// The measurements from which needs are computed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figures {
     /// Memory of the server's end, by architecture.
     pub connections: Vec<PerConnectionBytes>,
@@ -181,7 +182,7 @@ fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
 }
 
 /// The resources of each client host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClientHost {
     /// CPUs for clients.
     pub cpus: u64,
@@ -194,7 +195,7 @@ pub struct ClientHost {
 }
 
 /// The requirements of an experiment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Needs {
     /// The name of the experiment.
     pub experiment: String,
@@ -209,7 +210,7 @@ pub struct Needs {
 }
 
 /// The requirements of an architecture for the server's host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ServerNeeds {
     /// The architecture.
     pub architecture: String,
@@ -239,7 +240,7 @@ pub struct ServerNeeds {
 }
 
 /// The requirements for the client hosts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClientNeeds {
     /// The resources of each host.
     pub host: ClientHost,
@@ -264,7 +265,7 @@ pub struct ClientNeeds {
 }
 
 /// A kernel setting or a resource limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Setting {
     /// The name.
     pub name: &'static str,

@@ -75,6 +75,7 @@ pub(super) fn is_word(name: &str) -> bool {
 }
 
 wire::serde_as_text!(Candidate);
+wire::schema_as!(Candidate, "Candidate", String);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ pub struct Preset {
 
 macro_rules! presets {
     ($($name:literal)+) => {
-        &[$(Preset { name: $name, text: include_str!(concat!("../../../../experiments/", $name, ".toml")) }),+]
+        &[$(Preset { name: $name, text: include_str!(concat!("../../experiments/", $name, ".toml")) }),+]
     };
 }
 

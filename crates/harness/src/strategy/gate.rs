@@ -1,5 +1,6 @@
 //! Gates: repeats of two builds, until each figure of the new one is known to be within its limit, or one to be beyond.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Estimate;
 use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
@@ -17,7 +18,7 @@ pub const REPEATS_MAX: u32 = 400;
 const UNUSABLE_MAX: u32 = 8;
 
 /// The outcome of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateOutcome {
     /// A figure of the new build is worse by more than its tolerance.

@@ -8,6 +8,7 @@ use load::config::Slices;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::search::{Bounds, Capacity, End};
 use stats::{Interval, Search};
@@ -115,7 +116,7 @@ pub struct RateSearch<'a> {
 }
 
 /// The reason for the end of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchEnd {
     /// The interval has the requested precision.
@@ -133,7 +134,7 @@ pub enum SearchEnd {
 }
 
 /// The result of a search, and the cause of the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacityBound {
     /// The server is the limit.

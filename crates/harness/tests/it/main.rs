@@ -2,3 +2,11 @@
 
 mod blocks;
 mod verdicts;
+
+#[path = "../../examples/plan.rs"]
+mod example;
+
+#[test]
+fn example_plans_an_experiment() {
+    example::main().unwrap();
+}

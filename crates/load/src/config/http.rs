@@ -6,13 +6,14 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::stored::{is_one, one};
 use super::tls::TlsConfig;
 
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpTraffic {
     /// The `Host` header; the server's address by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +38,7 @@ impl HttpTraffic {
 }
 
 /// A request and its expected response.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpTarget {
     /// The encoded path with its query, such as `/bytes/1024`.
     pub path: String,
@@ -139,7 +140,7 @@ impl fmt::Debug for Body {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum StoredBody {
     Text(String),
@@ -159,6 +160,8 @@ impl Serialize for Body {
         stored.serialize(serializer)
     }
 }
+
+wire::schema_as!(Body, "Body", StoredBody);
 
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -226,6 +229,16 @@ impl Serialize for ExpectedStatus {
             Self::Exact(status) => serializer.serialize_u16(*status),
             _ => serializer.collect_str(self),
         }
+    }
+}
+
+impl JsonSchema for ExpectedStatus {
+    fn schema_name() -> Cow<'static, str> {
+        "ExpectedStatus".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"] })
     }
 }
 

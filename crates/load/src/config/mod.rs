@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
@@ -30,7 +31,7 @@ pub use trace::{Arrival, Sizes, Trace};
 const RAMP_START: f64 = 1.0 / 1000.0;
 
 /// The load of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadConfig {
     /// The server's address. Its kind selects the transport, unless `datagrams` selects UDP.
     pub target: Address,
@@ -285,7 +286,7 @@ pub fn active_count(active: f64, connections: u32) -> u32 {
 }
 
 /// One process's part of a trial's load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// The number of the process, from 0.
     pub number: u32,
@@ -300,7 +301,7 @@ pub struct Part {
 }
 
 /// The transport of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// One stream per connection.
@@ -313,7 +314,7 @@ pub enum Transport {
 }
 
 /// The length of each phase of a trial, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
     /// The ramp: the rate grows exponentially to the first rate of the window (kawai2008: 30 s).
     pub ramp_ns: u64,
@@ -335,7 +336,7 @@ impl Phases {
 }
 
 /// The rule that plans requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
@@ -353,7 +354,7 @@ pub enum Schedule {
 }
 
 /// The think time: how long a connection of a closed loop waits between a response and its next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Think {
     /// The mean think time, in nanoseconds.
     pub mean_ns: u64,
@@ -369,7 +370,7 @@ impl Think {
 }
 
 /// Requests to a key-value store. Value sizes are log-uniform. All records are stored before the ramp, and never change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KvTraffic {
     /// The number of records.
     pub records: u32,
@@ -433,9 +434,10 @@ impl FromStr for Popularity {
 }
 
 wire::serde_as_text!(Popularity);
+wire::schema_as!(Popularity, "Popularity", String);
 
 /// The way a sender of an open loop waits for a planned time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
     /// `sleep-spin` if `cpus` is empty; otherwise `spin` if each thread has its own CPU, or `yield` if threads share CPUs.
@@ -449,7 +451,7 @@ pub enum Pacing {
 }
 
 /// The threads that send and receive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Roles {
     /// Two threads if each has its own CPU (of `cpus`, or of the machine if `cpus` is empty); otherwise one loop.
@@ -462,7 +464,7 @@ pub enum Roles {
 }
 
 /// The clock of the timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockChoice {
     /// The TSC if it is invariant, otherwise the kernel's clock.
@@ -474,7 +476,7 @@ pub enum ClockChoice {
 }
 
 /// The origin of timestamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timestamps {
     /// The client: t2 and t3.

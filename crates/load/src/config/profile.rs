@@ -4,10 +4,11 @@
 
 use std::f64::consts::TAU;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Rates over time, as consecutive segments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RateProfile {
     /// The segments in order.
@@ -15,7 +16,7 @@ pub struct RateProfile {
 }
 
 /// A part of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Segment {
     /// The length in nanoseconds.
     pub length_ns: u64,
@@ -24,7 +25,7 @@ pub struct Segment {
 }
 
 /// The rate within a segment, in requests per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// A constant rate.

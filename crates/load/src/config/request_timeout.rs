@@ -1,12 +1,13 @@
 //! The time limit of requests of an open loop, and their retries.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The most retries that requests may save up in a budget, so that a calm time does not pay for a storm of retries.
 pub const SAVED_RETRIES_MAX: f64 = 100.0;
 
 /// The time limit of each request of an open loop, and the retries of requests that fail.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestTimeout {
     /// The longest time from the send of a request to the last byte of its response, in nanoseconds. A later response counts as
     /// none.

@@ -1,9 +1,10 @@
 //! TLS of the client's connections as plain data.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// TLS of the client's connections.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsConfig {
     /// The name in the server's certificate: a host name or an IP address.
     pub server_name: String,

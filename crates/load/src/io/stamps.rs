@@ -153,7 +153,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         let count = usize::try_from(count).unwrap_or(0);
         let mut taken = [Message::default(); BATCH];
         for (taken, (message, control)) in taken.iter_mut().zip(messages.iter().zip(&self.control)).take(count) {
-            *taken = Message::parse(&control[..message.msg_hdr.msg_controllen / 8]);
+            *taken = Message::parse(&control[..message.msg_hdr.msg_controllen as libc::size_t / 8]);
         }
         taken[..count].iter().for_each(|message| self.sent(message, connection));
         count
@@ -209,7 +209,7 @@ fn receive(
     }
     // SAFETY: the kernel has written `count` bytes into the spare capacity of the empty vector.
     unsafe { inbox.set_len(count as usize) };
-    Ok(Message::parse(&control[..header.msg_controllen / 8]))
+    Ok(Message::parse(&control[..header.msg_controllen as libc::size_t / 8]))
 }
 
 /// The kinds of kernel timestamps that test packets got.

@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 macro_rules! classes {
@@ -16,7 +17,7 @@ macro_rules! classes {
 
         /// Failures by class. A request without a response has the class of its connection's failure, even if it was not sent.
         /// The failure of a connection without such requests counts once.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(default)]
         pub struct Errors {
             $($(#[$doc])+ pub $field: u64),+

@@ -1,11 +1,12 @@
 //! Goodput: the requests that were answered in time, over the window.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::late::is_zero;
 
 /// Requests answered in time. Each request counts at its planned time, so goodput never exceeds the offered rate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GoodputReport {
     /// The longest time from the send of a request to its response, in nanoseconds.
     pub timeout_ns: u64,
@@ -21,7 +22,7 @@ pub struct GoodputReport {
 }
 
 /// The requests planned in a bin of the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GoodputBin {
     /// All of them: the offered load.
     pub planned: u64,

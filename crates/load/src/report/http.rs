@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::measured::Measured;
 
 /// Figures of HTTP responses.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HttpReport {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
     #[serde(deserialize_with = "by_status")]
@@ -23,7 +24,7 @@ pub struct HttpReport {
 }
 
 /// TLS handshakes: those of all connections before the ramp, or of the short-lived connections that began in the window.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TlsReport {
     /// The cipher suite of a handshake. Those of TLS 1.3 begin with `TLS13`.
     pub cipher: String,

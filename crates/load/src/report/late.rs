@@ -3,6 +3,7 @@
 //! A stalled client sends everything that became due during the stall in one burst. The burst queues at the server, so service
 //! times include the client's delay. In a test, three stalls of 60 ms raised a p99 from 105 us to 1.4 ms.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
@@ -19,7 +20,7 @@ const TAIL_TO_LATE_MIN: f64 = 10.0;
 pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 
 /// The number of requests that the client sent late.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LateSends {
     /// The longest send delay of a request that is not late, in nanoseconds: the interquartile range of the service time, but
     /// at least 0.1 ms. A burst after a shorter delay adds less than service times vary anyway.

@@ -1,5 +1,6 @@
 //! A measured time as stored figures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Distribution, Histogram};
 
@@ -10,7 +11,7 @@ pub const PARTS: usize = 32;
 pub const EIGHTHS: usize = 8;
 
 /// A measured time: its distribution, and the histogram behind it, which allows merging.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Stored")]
 pub struct Measured {
     /// Quantiles and moments.
@@ -33,7 +34,7 @@ impl Measured {
 }
 
 /// A stored measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct Stored {
     distribution: Distribution,
     p50_by_part_ns: [u64; PARTS],

@@ -11,6 +11,7 @@ pub mod samples;
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Distribution, TestResult};
 
@@ -25,7 +26,7 @@ pub use measured::{EIGHTHS, Measured, PARTS};
 pub use samples::Sample;
 
 /// The client's report of one trial.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadReport {
     /// The clock and its accuracy.
     pub clock: ClockFacts,
@@ -147,7 +148,7 @@ impl LoadReport {
 }
 
 /// Figures of one process of a divided load. A sum over all processes would hide a single late process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessReport {
     /// The worker and, unless it is the server's host, its host; empty if the run is not distributed.
     pub place: String,
@@ -175,7 +176,7 @@ pub struct ProcessReport {
 }
 
 /// Figures of a closed loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClosedReport {
     /// Transactions without a sample, because the memory for samples was full. Counts and histograms include them.
     pub unsampled: u64,
@@ -188,7 +189,7 @@ pub struct ClosedReport {
 }
 
 /// Facts about the slices of one contestant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceReport {
     /// The number of rounds of the window without a gap.
     pub rounds: u64,
@@ -205,7 +206,7 @@ pub struct SliceReport {
 }
 
 /// Figures of one block of an interleaved trial. Times are in nanoseconds, and 0 without a response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockReport {
     /// Median service time.
     pub service_p50_ns: u64,
@@ -226,7 +227,7 @@ pub struct BlockReport {
 }
 
 /// Figures of short-lived connections that began in the window and received at least one byte.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChurnReport {
     /// Requests per connection.
     #[serde(rename = "calls_per_connection")]
@@ -246,7 +247,7 @@ pub struct ChurnReport {
 }
 
 /// Figures of datagrams, for the requests of the window. [`Errors`] counts failed requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DatagramReport {
     /// The server's ports. Each answered before the ramp.
     pub ports: u32,
@@ -261,7 +262,7 @@ pub struct DatagramReport {
 }
 
 /// Figures of streams. The trial's other figures cover whole bursts; only the rate includes partial ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamReport {
     /// Bytes of bursts written in the window, or read in it if the server sends.
     pub bytes: u64,
@@ -291,7 +292,7 @@ impl StreamReport {
 }
 
 /// The kernel's view of the window's requests.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KernelReport {
     /// The interface that sent the requests.
     pub interface: String,
@@ -318,7 +319,7 @@ pub struct KernelReport {
 }
 
 /// The hardware timestamps of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardware {
     /// Not supported.
@@ -330,7 +331,7 @@ pub enum Hardware {
 }
 
 /// Requests in flight at three times. In an open loop of short-lived connections, requests of waiting sessions count too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
     /// Requests in flight at the start of the window.
     pub at_start: u64,
@@ -341,7 +342,7 @@ pub struct Outstanding {
 }
 
 /// The clock of the timestamps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockFacts {
     /// `tsc` or `monotonic`.
     pub source: String,

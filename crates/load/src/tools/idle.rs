@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::LoadConfig;
@@ -15,7 +16,7 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::report::{Class, Errors};
 
 /// An event of a process that holds idle connections.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The process is making and verifying connections.
@@ -45,7 +46,7 @@ pub enum Event {
 }
 
 /// The result of idle connections.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleReport {
     /// Connections made, and verified with a request.
     pub held: u32,

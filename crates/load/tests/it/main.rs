@@ -10,3 +10,11 @@ mod retries;
 mod server;
 mod stream;
 mod tls;
+
+#[path = "../../examples/open_loop.rs"]
+mod example;
+
+#[test]
+fn example_drives_an_open_loop() {
+    example::main().unwrap();
+}

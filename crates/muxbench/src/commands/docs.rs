@@ -1,5 +1,7 @@
 //! `muxbench completions` and `muxbench man`, generated from the definitions of the flags.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
@@ -24,11 +26,15 @@ pub struct CompletionsArgs {
 #[command(
     hide = true,
     after_help = "Examples:
-  muxbench man compare > muxbench-compare.1"
+  muxbench man compare > muxbench-compare.1
+  muxbench man --output /usr/local/share/man/man1"
 )]
 pub struct ManArgs {
     /// Command [default: muxbench itself]
     command: Option<String>,
+    /// Write the pages of all commands to this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    output: Option<PathBuf>,
 }
 
 pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<()> {
@@ -38,6 +44,10 @@ pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<(
 }
 
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<()> {
+    if let Some(folder) = &args.output {
+        return clap_mangen::generate_to(all, folder)
+            .with_context(|| format!("cannot write manual pages to {}", folder.display()));
+    }
     all.build();
     if let Some(name) = &args.command {
         let suggestion = names::suggestion(name, all.get_subcommands().map(Command::get_name));

@@ -7,6 +7,7 @@ use harness::plan::{self, Limit};
 use harness::spec::presets::PRESETS;
 use report::text::medium::hanging;
 use report::text::{Medium, table};
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::architecture::GROUPS;
 use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
@@ -23,8 +24,9 @@ pub struct Args {
     format: FormatArgs,
 }
 
-#[derive(Debug, Serialize)]
-struct Row {
+/// A name, with its description.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Row {
     name: String,
     about: String,
     /// Required kernel features, beyond those of every supported Linux.

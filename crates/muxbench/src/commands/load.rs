@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use ::load::config::Trace;
 use ::load::report::{HttpReport, LateSends, Measured};
-use ::load::{Arrivals, Event, Listener, LoadReport, Outcome};
+use ::load::tools::idle::IdleReport;
+use ::load::{Arrivals, Event, Listener, LoadConfig, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::host::Host;
 use harness::model::{LoadOrder, Strategy, Trial, Verdict, VerdictKind};
@@ -17,6 +18,8 @@ use harness::spec::{OneOrMany, Phases, Service};
 use report::format;
 use report::model::workload::over_time;
 use report::text::{Medium, load_report, table, tail_mark};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
@@ -72,6 +75,16 @@ pub struct Args {
     /// Read the configuration as a line on standard input, and print events as JSON lines
     #[arg(long, hide = true)]
     control: bool,
+}
+
+/// The output as JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Loaded<'a> {
+    config: &'a LoadConfig,
+    report: &'a LoadReport,
+    /// The last check of the idle connections.
+    idle: Option<&'a IdleReport>,
+    verdict: &'a Verdict,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -152,8 +165,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let (verdict, format) = (&record.verdict, &args.execution.format);
     if format.json {
         let config = &record.trial.load;
-        let all = serde_json::json!({"config": config, "report": report, "idle": record.idle, "verdict": verdict});
-        output::print_json(&all)?;
+        output::print_json(&Loaded { config, report, idle: record.idle.as_ref(), verdict })?;
     } else {
         output::print(&record.idle.as_ref().map(idle::text).unwrap_or_default())?;
         output::print(&text(&record.trial, report, verdict, format.medium()))?;

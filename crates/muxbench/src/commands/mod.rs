@@ -23,5 +23,6 @@ pub mod relay;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod schema;
 pub mod serve;
 pub mod sweep;

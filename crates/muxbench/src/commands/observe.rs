@@ -11,8 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use harness::observe::flows::observe_capture;
 use harness::observe::{self, Observation};
+use harness::spec::Experiment;
 use harness::spec::units::Time;
 use report::format;
+use schemars::JsonSchema;
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::options::format::FormatArgs;
@@ -59,6 +62,14 @@ pub struct Args {
     format: FormatArgs,
 }
 
+/// The output as JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Observed<'a> {
+    observation: &'a Observation,
+    /// The same traffic as an experiment; absent if too little was seen.
+    experiment: Option<&'a Experiment>,
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), files::check_path)?;
     let (port, traffic) = match (&args.pcap, args.pid) {
@@ -69,8 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let observation = Observation::of(port, &traffic);
     let experiment = observation.experiment();
     if args.format.json {
-        let experiment = experiment.as_ref().ok();
-        output::print_json(&serde_json::json!({"observation": observation, "experiment": experiment}))?;
+        output::print_json(&Observed { observation: &observation, experiment: experiment.as_ref().ok() })?;
     } else {
         let next = if experiment.is_ok() { next(args, &observation) } else { Vec::new() };
         output::print(&report::text::observation::render(&observation, &next, args.format.medium()))?;

@@ -2,6 +2,7 @@
 
 use papers::PaperComparison;
 use report::Medium;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::output;
@@ -26,12 +27,16 @@ impl FormatArgs {
     }
 
     /// Prints `value` as JSON, or its text.
-    pub fn print<T: Serialize>(&self, value: &T, text: impl FnOnce(&T, Medium) -> String) -> anyhow::Result<()> {
+    pub fn print<T: Serialize + JsonSchema>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T, Medium) -> String,
+    ) -> anyhow::Result<()> {
         if self.json { output::print_json(value) } else { output::print(&text(value, self.medium())) }
     }
 
     /// Prints a result as JSON, CSV or text.
-    pub fn print_or_csv<T: Serialize>(
+    pub fn print_or_csv<T: Serialize + JsonSchema>(
         &self,
         is_csv: bool,
         json: impl FnOnce() -> T,

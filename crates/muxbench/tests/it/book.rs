@@ -33,6 +33,7 @@ fn book_builds_and_its_links_lead_to_pages() {
         ("index.html", "the highest rate within a limit"),
         ("docs/reference/commands.html", "--print-experiment"),
         ("docs/reference/experiments.html", "requests-per-connection"),
+        ("schemas/run.json", "rate_achieved_per_s"),
     ] {
         assert!(fs::read_to_string(pages.join(page)).unwrap().contains(text), "{page}");
     }

@@ -26,9 +26,11 @@ mod others;
 mod over_time;
 mod overflow;
 mod overload;
+mod package;
 mod page;
 mod rates;
 mod redis;
+mod schemas;
 mod security;
 mod stream;
 mod syscalls;
@@ -61,8 +63,10 @@ fn main() -> ExitCode {
         overflow::cases,
         overload::cases,
         page::cases,
+        package::cases,
         rates::cases,
         redis::cases,
+        schemas::cases,
         security::cases,
         stream::cases,
         syscalls::cases,

@@ -11,6 +11,7 @@ mod tests;
 
 use harness::model::{Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Interval;
 
@@ -172,7 +173,7 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     figure: None,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Every existing finding agrees with the claim, at most half of the findings are missing, and each statement has one.
@@ -197,7 +198,7 @@ impl Outcome {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CheckedClaim {
     pub number: usize,
     pub says: &'static str,
@@ -208,7 +209,7 @@ pub struct CheckedClaim {
 }
 
 /// A finding: one value compared with a statement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The comparison and its workload. Also names the experiment if two findings would otherwise read the same.
     pub what: String,

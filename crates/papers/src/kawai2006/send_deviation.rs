@@ -7,6 +7,7 @@ use harness::spec::units::Share;
 use load::config::Schedule;
 use report::format;
 use report::model::deviation::{DeviationOf, TrialDeviation};
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Deviation, interval};
 
@@ -18,7 +19,7 @@ use crate::queue;
 pub(super) const SEND_DEVIATION: &str = include_str!("send-deviation.csv");
 
 /// A column of Table 5.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Worst {
     pub(super) architecture: &'static str,
     /// The printed values by the name of the statistic: `stddev_us`, `median_us`, `max_us`.
@@ -30,7 +31,7 @@ pub(super) struct Worst {
 }
 
 /// Statistics of the trials of an architecture that count for Table 5.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct All {
     trials: usize,
     /// The median of the standard deviations of these trials.
@@ -46,7 +47,7 @@ pub(super) fn published_send_deviation() -> Vec<(String, [f64; 5])> {
 }
 
 /// The trials of a run that count for Table 5 and Figure 2.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Sends {
     /// The columns of Table 5, in the order of [`ARCHITECTURES`].
     #[serde(rename = "send_deviation")]

@@ -8,6 +8,7 @@ use report::format;
 use report::model::client_tail;
 use report::model::summary::estimated;
 use report::text::tail_mark;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Histogram;
 use wire::ServiceSpec;
@@ -36,7 +37,7 @@ pub(super) fn at_even_intervals(workload: &Workload) -> bool {
 pub(super) const SERVICE_TIME: &str = include_str!("service-time.csv");
 
 /// Service time in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Times {
     pub(super) mean_ms: f64,
     pub(super) median_ms: f64,
@@ -44,7 +45,7 @@ pub(super) struct Times {
 }
 
 /// A cell of Table 3 or 4: an architecture under a workload.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Cell {
     pub(super) table: u8,
     pub(super) active: f64,
@@ -57,7 +58,7 @@ pub(super) struct Cell {
 }
 
 /// The run's results for a cell.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Here {
     /// The worst verdict of the repeats.
     pub(super) verdict: VerdictKind,

@@ -6,6 +6,7 @@ use load::config::Schedule;
 use report::export::csv::of_records;
 use report::model::deviation::DeviationOf;
 use report::{format, model};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::send_deviation::{STATISTICS, Sends, Statistic};
@@ -14,7 +15,7 @@ use super::service_time::{self, Cell, Times, published_service_time};
 use crate::grid::{Grid, GridRow, PaperTables};
 
 /// A run in the layout of Tables 3, 4 and 5.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Kawai2006 {
     /// The format version: [`model::FORMAT`].
     format: u32,

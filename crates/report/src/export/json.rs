@@ -1,38 +1,66 @@
-//! A run as JSON: its plan and host, every trial in full, and the summary; for a capacity run the result of each search, for an
-//! overload that of each server, and for a gate or a race its result.
-//! Histograms are base64 of the HdrHistogram V2 (deflate) format.
+//! A run as JSON. Histograms are base64 of the HdrHistogram V2 (deflate) format.
 
-use harness::model::Run;
-use serde_json::{Value, json};
+use harness::model::{Run, RunHeader, TrialRecord};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::model::summary::Summary;
 use crate::model::{AdviceReport, Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
 
+/// A run: its plan and host, every trial in full, and its results.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunExport<'a> {
+    /// The version of this format.
+    format: u32,
+    /// The plan and the host.
+    run: &'a RunHeader,
+    /// Every finished trial.
+    trials: &'a [TrialRecord],
+    /// Of a capacity run: the result of each search. Its trials have different rates, so they have no summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<Capacities>,
+    /// Of an overload: the result of each server, in place of a summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overload: Option<Overloads>,
+    /// The conclusion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<String>,
+    /// A sentence for each workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentences: Option<Vec<String>>,
+    /// The ranking of each workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summary>,
+    /// Of a sweep: the curve of each server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sweep: Option<Sweep>,
+    /// Of a race: its result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<AdviceReport>,
+    /// Of a gate: its result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<GateReport>,
+    /// Damage to the stored run, one sentence each.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    damage: &'a [String],
+}
+
 /// Returns the whole run.
-pub fn of(run: &Run) -> Value {
-    let mut whole = json!({ "format": FORMAT, "run": run.header, "trials": run.records });
-    if let Some(capacities) = Capacities::of(run) {
-        // The probes of a search have different rates, so they have no summary. Write the result of each search instead.
-        whole["capacity"] = json!(capacities);
-    } else if let Some(overloads) = Overloads::of(run) {
-        whole["overload"] = json!(overloads);
-    } else {
-        let summary = Summary::of(run);
-        whole["best"] = json!(conclusion::overall(&summary));
-        whole["sentences"] = json!(summary.comparisons.iter().map(conclusion::of).collect::<Vec<_>>());
-        whole["summary"] = json!(summary);
+pub fn of(run: &Run) -> RunExport<'_> {
+    let (capacity, overload) = (Capacities::of(run), Overloads::of(run));
+    let summary = (capacity.is_none() && overload.is_none()).then(|| Summary::of(run));
+    RunExport {
+        format: FORMAT,
+        run: &run.header,
+        trials: &run.records,
+        capacity,
+        overload,
+        best: summary.as_ref().map(conclusion::overall),
+        sentences: summary.as_ref().map(|it| it.comparisons.iter().map(conclusion::of).collect()),
+        summary,
+        sweep: Sweep::of(run),
+        advice: AdviceReport::of(run),
+        gate: GateReport::of(run),
+        damage: &run.damage,
     }
-    if let Some(sweep) = Sweep::of(run) {
-        whole["sweep"] = json!(sweep);
-    }
-    if let Some(advice) = AdviceReport::of(run) {
-        whole["advice"] = json!(advice);
-    }
-    if let Some(gate) = GateReport::of(run) {
-        whole["gate"] = json!(gate);
-    }
-    if !run.damage.is_empty() {
-        whole["damage"] = json!(run.damage);
-    }
-    whole
 }

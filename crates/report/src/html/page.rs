@@ -67,8 +67,8 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let raw =
-        json!({ "name": run.header.name, "csv": csv::of(run), "json": without_histograms(export::json::of(run)) });
+    let whole = without_histograms(serde_json::to_value(export::json::of(run))?);
+    let raw = json!({ "name": run.header.name, "csv": csv::of(run), "json": whole });
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let title = |record: &TrialRecord| {
         let comparison = summary.comparisons.iter().find(|it| it.workload == record.trial.workload);

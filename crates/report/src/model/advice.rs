@@ -4,6 +4,7 @@ use harness::model::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
 use harness::strategy::until::elapsed_ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
 use stats::Ratio;
@@ -20,7 +21,7 @@ const FIGURES: [GateFigure; 5] =
     [GateFigure::P50, GateFigure::P99, GateFigure::Rate, GateFigure::Cpu, GateFigure::Memory];
 
 /// The answer of a race.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AdviceReport {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -63,7 +64,7 @@ pub struct AdviceReport {
 }
 
 /// A contestant. Times are in nanoseconds, memory is in bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AdviceRow {
     /// The label.
     pub architecture: String,
@@ -88,7 +89,7 @@ pub struct AdviceRow {
 }
 
 /// The answer under changed traffic.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AdviceChange {
     /// The change.
     pub change: String,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use harness::model::{Run, Workload};
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Ratio;
 
@@ -25,7 +26,7 @@ pub struct Builder {
 }
 
 /// The answers of many races.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Atlas {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -37,7 +38,7 @@ pub struct Atlas {
 }
 
 /// The answers for one objective.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Map {
     /// The figures to optimise and the limits, in words.
     pub(crate) objective: String,
@@ -47,7 +48,7 @@ pub(crate) struct Map {
 }
 
 /// Cells whose traffic differs in at most two dimensions.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Panel {
     /// The traffic, apart from the common parts and both dimensions.
     pub(crate) title: String,
@@ -56,7 +57,7 @@ pub(crate) struct Panel {
 }
 
 /// A row of a panel.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PanelRow {
     pub(crate) name: String,
     /// For each column the cells of the hosts.
@@ -64,7 +65,7 @@ pub(crate) struct PanelRow {
 }
 
 /// The answer of a race on one host.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Cell {
     /// The run's folder, as the user wrote it.
     pub(crate) folder: String,
@@ -76,7 +77,7 @@ pub(crate) struct Cell {
 }
 
 /// The kind of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
     /// One architecture is the best.

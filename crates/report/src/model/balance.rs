@@ -1,11 +1,12 @@
 //! Balance of connections and CPU time over a server's network threads.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
 use server::metrics::counters::ThreadFigures;
 
 /// The balance of a server with several network threads, over the repeats of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balance {
     /// Network threads.
     pub threads: usize,
@@ -21,7 +22,7 @@ pub struct Balance {
 }
 
 /// Mean and standard deviation of a figure over threads, each the mean over repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,

@@ -4,6 +4,7 @@ use harness::model::{ProbeResult, Run, SearchGoal, Strategy, TrialOutcome, Varie
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
 use load::report::LateSends;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Interval;
 
@@ -13,7 +14,7 @@ use crate::format;
 use crate::list::distinct;
 
 /// The results of all searches of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Capacities {
     pub(crate) question: SearchGoal,
     /// One search for each architecture and traffic, the highest result first.
@@ -21,7 +22,7 @@ pub struct Capacities {
 }
 
 /// The result of one search.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Search {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
@@ -41,7 +42,7 @@ pub struct Search {
 }
 
 /// Counts of probes by result.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Probes {
     pub(crate) met: usize,
     pub(crate) unmet: usize,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
 use server::metrics::comparable_kinds;
@@ -23,7 +24,7 @@ const COSTS: &[Cost] = &[
 ];
 
 /// The cost of a request by the server's own counters, over the repeats of a row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CostBreakdown {
     /// System calls per request by kind, without kinds that were never called.
     pub(crate) syscalls_per_request: BTreeMap<String, f64>,
@@ -68,7 +69,7 @@ pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Opt
 }
 
 /// A kind of system call for which the server's count and the kernel's count differ.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CountDifference {
     pub(crate) kinds: String,
     pub(crate) inside: f64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Deviation, deviation};
 
@@ -37,7 +38,7 @@ pub(crate) const DEFINITION: &str = "\
 pub const INTERLEAVED: &str = "the sends of an interleaved trial pause while other servers have their slices";
 
 /// The deviations of all finished trials.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Deviations {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -49,7 +50,7 @@ pub struct Deviations {
 }
 
 /// The deviations of one trial.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TrialDeviation {
     /// The trial's index in the plan.
     pub trial: u32,
@@ -75,7 +76,7 @@ pub struct TrialDeviation {
 }
 
 /// A point of a cumulative distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// Share of sends that deviate by at most `deviation_ns`.
     pub share: f64,

@@ -5,6 +5,7 @@ use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
 use harness::strategy::until::elapsed_ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::excess::{self, Excess};
 use stats::{Interval, interval};
@@ -18,7 +19,7 @@ use crate::list::distinct;
 const MINUTES: (f64, f64) = (2.0, 60.0);
 
 /// The result of a gate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateReport {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -47,7 +48,7 @@ pub struct GateReport {
 }
 
 /// A figure of both builds under a workload. Times are in nanoseconds, memory is in bytes, and errors are a share.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateRow {
     /// The workload in words.
     pub workload: String,

@@ -3,6 +3,7 @@
 use anyhow::Context;
 use harness::model::GateFigure;
 use harness::strategy::gate::GateOutcome;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Interval;
 use stats::shifts::{Shift, shifts};
@@ -13,7 +14,7 @@ use crate::format;
 use crate::list::{distinct, grouped};
 
 /// A gate, as a line of the history file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateEntry {
     /// The name of the new build, such as a commit; by default the start time.
     pub label: String,
@@ -26,7 +27,7 @@ pub struct GateEntry {
 }
 
 /// A figure of a line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GateEntryFigure {
     pub(crate) workload: String,
     pub(crate) figure: GateFigure,
@@ -61,7 +62,7 @@ impl GateEntry {
 }
 
 /// The history of a gate.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct GateHistory {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -74,7 +75,7 @@ pub struct GateHistory {
 }
 
 /// A figure of a pair of builds under a workload, from gate to gate.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct GateSeries {
     pub(crate) workload: String,
     pub(crate) old: String,
@@ -86,7 +87,7 @@ pub struct GateSeries {
 }
 
 /// A figure in one gate.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct GatePoint {
     /// Index into [`GateHistory::entries`].
     pub(crate) entry: usize,
@@ -95,7 +96,7 @@ pub(crate) struct GatePoint {
 }
 
 /// A change from one gate to the next that lasts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct GateShift {
     /// Index into [`GateSeries::points`].
     pub(crate) at: usize,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::run_diff::HostDifference;
@@ -10,7 +11,7 @@ use super::run_diff::HostDifference;
 pub(crate) type Facts = BTreeMap<String, String>;
 
 /// A host. The same machine with another kernel counts as another host.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct NamedHost {
     /// The name of the host in reports: a letter, or a number after `Z`.
     pub(crate) letter: String,

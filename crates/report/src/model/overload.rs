@@ -7,6 +7,7 @@ use harness::strategy::overload::{Contestant, contestants};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use load::LoadReport;
 use load::report::{Errors, GoodputBin, GoodputReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::FORMAT;
@@ -16,7 +17,7 @@ use crate::format;
 use crate::list::{distinct, grouped};
 
 /// The results of a run of overloads.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Overloads {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -28,7 +29,7 @@ pub struct Overloads {
 }
 
 /// The result of one server under one workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Overload {
     /// The label of the server.
     pub architecture: String,
@@ -45,7 +46,7 @@ pub struct Overload {
 }
 
 /// The figures of a trial with a pulse.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PulseFigures {
     /// Before, during and after the pulse.
     pub phases: [PhaseGoodput; 3],
@@ -66,7 +67,7 @@ pub struct PulseFigures {
 }
 
 /// The mean rates of a phase, in requests per second.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PhaseGoodput {
     /// Planned requests.
     pub offered_per_s: f64,

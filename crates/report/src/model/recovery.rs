@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use load::report::GoodputBin;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::interval;
 
@@ -21,7 +22,7 @@ const STEP_REQUESTS_MIN: f64 = 100.0;
 const STEP_BINS_MAX: usize = 10;
 
 /// The recovery of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
     /// The server was healthy from this time on.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use harness::model::{Trial, VerdictKind, Workload};
 use load::report::LateSends;
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::{Accept, Controllers, ReadBudget};
 use stats::sequential::Decision;
@@ -17,7 +18,7 @@ use super::stream::Streams;
 pub const MARGIN: f64 = 0.05;
 
 /// All architectures under one workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Comparison {
     /// The traffic.
     pub workload: Workload,
@@ -46,7 +47,7 @@ pub struct Comparison {
 }
 
 /// One architecture under one workload. A ranked row covers the repeats that estimates use, any other row all finished ones.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub(crate) architecture: String,
     /// `None` for an external server.
@@ -132,7 +133,7 @@ pub struct Row {
 }
 
 /// Responses of the row's repeats, as in `load::report::HttpReport`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) first_byte: Distribution,
@@ -141,7 +142,7 @@ pub(crate) struct Http {
 }
 
 /// Handshakes of the row's repeats, as in `load::report::TlsReport`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Tls {
     pub(crate) cipher: String,
     pub(crate) full: Distribution,
@@ -149,7 +150,7 @@ pub(crate) struct Tls {
 }
 
 /// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Datagrams {
     pub(crate) planned: u64,
     pub(crate) lost: u64,
@@ -158,7 +159,7 @@ pub(crate) struct Datagrams {
 }
 
 /// Times by the kernel's timestamps over the row's repeats.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Kernel {
     pub(crate) interface: String,
     pub(crate) hardware: load::report::Hardware,
@@ -179,7 +180,7 @@ pub(crate) struct Kernel {
 }
 
 /// Statistics of short-lived connections over the row's repeats.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Churn {
     /// New connections per second, the mean over repeats.
     pub(crate) opened_per_s: f64,
@@ -192,7 +193,7 @@ pub(crate) struct Churn {
 }
 
 /// Cost by the server's counters over the row's repeats.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cost {
     pub(crate) cpu_ns_per_request: f64,
     pub(crate) switches_per_request: f64,
@@ -218,7 +219,7 @@ pub(crate) struct RowBlocks {
 
 /// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other
 /// figures: see [`stats::Family`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Pair {
     /// The label of the row.
     pub(crate) architecture: String,

@@ -8,6 +8,7 @@ use harness::spec::controllers;
 use harness::spec::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::Accept;
 use stats::{Block, Estimate, Ratio, family, ratio};
@@ -19,7 +20,7 @@ use crate::format;
 use crate::list::grouped;
 
 /// Two runs, compared.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunDiff {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -37,7 +38,7 @@ pub struct RunDiff {
 }
 
 /// A run's identity and settings.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Side {
     pub(crate) name: String,
     pub(crate) muxbench: String,
@@ -56,7 +57,7 @@ pub(crate) struct Side {
 }
 
 /// A fact that differs between the hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct HostDifference {
     pub(crate) fact: String,
     /// The value on A's host; `absent` if unknown.
@@ -73,14 +74,14 @@ impl HostDifference {
 }
 
 /// An architecture under a workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Planned {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
 }
 
 /// An architecture under the same workload in both runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Pair {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
@@ -97,7 +98,7 @@ pub(crate) struct Pair {
 }
 
 /// The results of one run for a pair.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SideFigures {
     /// Number of finished repeats. Estimates of a valid row also use repeats that the server may have made unsteady.
     pub(crate) repeats: usize,
@@ -113,7 +114,7 @@ pub(crate) struct SideFigures {
 }
 
 /// A finished repeat whose verdict is not valid.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct NotValid {
     pub(crate) repeat: u32,
     pub(crate) verdict: VerdictKind,
@@ -121,7 +122,7 @@ pub(crate) struct NotValid {
 }
 
 /// A change of a figure from A to B.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Change {
     /// The ratio of geometric means over the repeats that estimates use, B to A, with its interval.
     #[serde(flatten)]
@@ -132,7 +133,7 @@ pub(crate) struct Change {
 }
 
 /// The meaning of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ChangeKind {
     /// B takes more time: the interval is above 1.

@@ -2,6 +2,7 @@
 
 use harness::model::{TrialRecord, Workload, rates};
 use load::report::PARTS;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
@@ -9,7 +10,7 @@ use wire::stream::Direction;
 use crate::list::mean;
 
 /// Statistics of streams over several repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Streams {
     /// Bytes of bursts per second in the window, counted at the receiver.
     pub bytes_per_s: f64,

@@ -6,6 +6,7 @@ use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Wo
 use harness::strategy;
 use load::LoadReport;
 use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured, TlsReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
@@ -32,7 +33,7 @@ pub const CLOSED_METRIC: &str = "transactions per second";
 pub const STREAM_METRIC: &str = "bandwidth";
 
 /// A run's figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     pub(crate) metric: &'static str,
     pub(crate) interval_method: &'static str,

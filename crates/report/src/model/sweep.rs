@@ -3,6 +3,7 @@
 use harness::model::{Run, Strategy, TrialRecord, VerdictKind, Workload};
 use load::LoadReport;
 use load::report::{Errors, LateSends, PARTS};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::client_tail;
@@ -14,14 +15,14 @@ use crate::list::{distinct, grouped, mean};
 const SAMPLES: usize = 8;
 
 /// A sweep's figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Sweep {
     /// The curves, by traffic and architecture.
     pub curves: Vec<Curve>,
 }
 
 /// An architecture under one traffic, at ascending rates.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Curve {
     /// The architecture's name, with options that differ from the default.
     pub architecture: String,
@@ -32,7 +33,7 @@ pub struct Curve {
 }
 
 /// An architecture at one rate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Step {
     #[serde(skip)]
     pub(crate) architecture: String,
@@ -47,7 +48,7 @@ pub struct Step {
 }
 
 /// The results of a step: autobench's columns, and further statistics.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepFigures {
     pub(crate) req_rate: f64,
     pub(crate) con_rate: f64,

@@ -1,13 +1,16 @@
 //! A figure as plain data. A page's script draws it in the page, and `svg` draws it as a file.
 
+use std::borrow::Cow;
+
 use harness::model::VerdictKind;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::format;
 use crate::list::ends;
 
 /// The panels of a figure, with shared axes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Chart {
     /// The main result in words.
     pub words: String,
@@ -22,7 +25,7 @@ pub struct Chart {
 }
 
 /// How points are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// Five percentiles per point (kawai2008, Figure 7): a line from p1 to p99, a broad line from p25 to p75, a marker at p50.
@@ -36,7 +39,7 @@ pub enum Shape {
 }
 
 /// One panel of a figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Panel {
     /// The difference from the other panels.
     pub title: String,
@@ -58,7 +61,7 @@ impl Panel {
 }
 
 /// Published values, measured on the paper's machine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Published {
     /// The label.
     pub label: String,
@@ -72,7 +75,7 @@ pub struct Published {
 }
 
 /// How published values are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
     /// A star per value, with a dotted line between the stars.
@@ -84,7 +87,7 @@ pub enum Mark {
 }
 
 /// The points of one architecture.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Series {
     /// Index of the architecture, which determines colour, marker and dash.
     pub architecture: usize,
@@ -121,6 +124,16 @@ impl Point {
     }
 }
 
+impl JsonSchema for Point {
+    fn schema_name() -> Cow<'static, str> {
+        "Point".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "minItems": 2, "maxItems": 4, "description": "[x, y] or [x, y, spread, verdict]" })
+    }
+}
+
 impl Serialize for Point {
     /// Serialises a valid point without spread as `[x, y]`, any other point as `[x, y, spread, verdict]`. Short points
     /// matter because pages contain thousands of them.
@@ -140,7 +153,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// The form of the numbers of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// Names, by index.
@@ -196,7 +209,7 @@ impl Form {
 }
 
 /// An axis. Panels usually share their figure's axes, so that readers can compare the panels.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Axis {
     /// The label.
     pub label: String,

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::Address;
 
 /// An external server: a command, started without a shell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExternalConfig {
     /// The program and its arguments, with [`PLACEHOLDERS`].
     pub command: Vec<String>,
@@ -40,7 +41,7 @@ pub struct ExternalConfig {
 }
 
 /// A configuration file, written to the server's private folder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigFile {
     /// The name of the file.
     pub name: String,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::Pid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports};
 
@@ -17,7 +18,7 @@ const DATAGRAMS: &str = "udp:";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A server that muxbench neither starts nor ends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetConfig {
     /// The URL that the user wrote.
     pub url: String,

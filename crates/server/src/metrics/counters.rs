@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Smaller falls of usage are ignored: the process's usage and the reading thread's, which is subtracted, are read in turn.
@@ -9,7 +10,7 @@ const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 
 /// Cumulative figures at one instant, over all threads and children of the server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
@@ -37,7 +38,7 @@ pub struct Snapshot {
 }
 
 /// The figures of a network thread. All but the connections only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadFigures {
     /// Connections that are open.
     pub connections: u64,
@@ -67,7 +68,7 @@ macro_rules! totals {
         usage { $($(#[$usage_doc:meta])* $usage:ident,)* }
     ) => {
         /// Figures that only grow. For an external server, the figures that only the server itself can count are `None`.
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         pub struct Totals {
             $($(#[$count_doc])*
             #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +187,7 @@ fn kinds_since(name: &str, now: &Kinds, before: &Kinds, fell: &mut Vec<String>) 
 }
 
 /// The bytes so far, over all threads and children.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
@@ -197,7 +198,7 @@ pub struct Moved {
 }
 
 /// The figures of a window, and the cost of connections.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerCounters {
     /// Length of the window, in nanoseconds.
     pub window_ns: u64,

@@ -57,7 +57,7 @@ pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct SchedulingPolicy {
     /// The policy, with the flag SCHED_RESET_ON_FORK.
     policy: libc::c_int,
@@ -67,24 +67,28 @@ pub(crate) struct SchedulingPolicy {
 /// Gives the calling thread priority over all serving threads; returns its previous policy. Returns `None`, and changes
 /// nothing, without the permission or if the thread already has priority.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `parameters` is valid during the calls.
-    let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
-    if policy < 0 || result != 0 {
-        return None;
-    }
+    let SchedulingPolicy { policy, priority } = scheduling()?;
     let flag = policy & libc::SCHED_RESET_ON_FORK;
     let has_priority = matches!(policy ^ flag, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
-    let before = SchedulingPolicy { policy, priority: parameters.sched_priority };
+    let before = SchedulingPolicy { policy, priority };
     let boosted = SchedulingPolicy { policy: libc::SCHED_FIFO | flag, priority: 1 };
     (!has_priority && set_scheduling(&boosted)).then_some(before)
 }
 
+/// Returns the calling thread's policy. Calls the kernel, whose `sched_param` is one number, because musl's functions only fail.
+fn scheduling() -> Option<SchedulingPolicy> {
+    let mut priority: libc::c_int = 0;
+    // SAFETY: `priority` is valid during the calls.
+    let (policy, result) = unsafe {
+        (libc::syscall(libc::SYS_sched_getscheduler, 0), libc::syscall(libc::SYS_sched_getparam, 0, &raw mut priority))
+    };
+    (policy >= 0 && result == 0).then_some(SchedulingPolicy { policy: policy as libc::c_int, priority })
+}
+
 /// Sets the calling thread's policy; returns whether the kernel permits it.
-pub(crate) fn set_scheduling(scheduling: &SchedulingPolicy) -> bool {
-    let parameters = libc::sched_param { sched_priority: scheduling.priority };
-    // SAFETY: `parameters` is valid during the call.
-    unsafe { libc::sched_setscheduler(0, scheduling.policy, &raw const parameters) == 0 }
+pub(crate) fn set_scheduling(&SchedulingPolicy { policy, priority }: &SchedulingPolicy) -> bool {
+    // SAFETY: `priority` is valid during the call.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 /// CPU time and switches of a living child; zeros if it has ended.
@@ -245,32 +249,21 @@ mod tests {
         assert!(memory_kernel_bytes().unwrap() > 0);
     }
 
-    /// The calling thread's policy with its flags, and its priority.
-    fn scheduling() -> (i32, i32) {
-        let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `parameters` is valid during the call.
-        unsafe {
-            assert_eq!(libc::sched_getparam(0, &raw mut parameters), 0);
-            (libc::sched_getscheduler(0), parameters.sched_priority)
-        }
-    }
-
     #[test]
     fn priority_boost_restores_the_scheduling_policy() {
         let reset = libc::SCHED_RESET_ON_FORK;
         let unprivileged = [(libc::SCHED_BATCH, 0), (libc::SCHED_IDLE, 0), (libc::SCHED_BATCH | reset, 0)];
         let privileged = [(libc::SCHED_FIFO, 50), (libc::SCHED_RR | reset, 7), (libc::SCHED_OTHER | reset, 0)];
-        for (policy, sched_priority) in unprivileged.into_iter().chain(privileged) {
+        for (policy, priority) in unprivileged.into_iter().chain(privileged) {
             let thread = std::thread::spawn(move || {
-                let parameters = libc::sched_param { sched_priority };
-                // SAFETY: `parameters` is valid during the call.
-                if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
+                let before = SchedulingPolicy { policy, priority };
+                if !set_scheduling(&before) {
                     return crate::skipped::skipped("scheduling policies that need root");
                 }
                 let boost = usage::PriorityBoost::start();
-                assert!(sched_priority <= scheduling().1, "a boost never lowers the priority");
+                assert!(priority <= scheduling().unwrap().priority, "a boost never lowers the priority");
                 drop(boost);
-                assert_eq!(scheduling(), (policy, sched_priority));
+                assert_eq!(scheduling(), Some(before));
             });
             thread.join().unwrap();
         }

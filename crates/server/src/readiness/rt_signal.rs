@@ -50,10 +50,8 @@ pub(crate) struct RtSignal {
 
 /// Takes one signal; returns `None` after the timeout or an unrelated signal.
 fn take(signals: &libc::sigset_t, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
+    let timeout = timeout
+        .map(|timeout| libc::timespec { tv_sec: timeout.as_secs() as _, tv_nsec: timeout.subsec_nanos().into() });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut signal: Signal = unsafe { mem::zeroed() };

@@ -110,7 +110,7 @@ impl Readiness for Select {
         let words = self.top.div_ceil(BITS);
         let mut timeval = timeout.map(|timeout| {
             let us = timeout.as_nanos().div_ceil(1000);
-            libc::timeval { tv_sec: (us / 1_000_000) as libc::time_t, tv_usec: (us % 1_000_000) as libc::suseconds_t }
+            libc::timeval { tv_sec: (us / 1_000_000) as _, tv_usec: (us % 1_000_000) as _ }
         });
         let timeout = timeval.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let (read, write) = (self.read.pass(words), self.write.pass(words));

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::forward::forward;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::udp::{ID_BYTES, Udp};
 use wire::{Service, ServiceSpec};
@@ -13,7 +14,7 @@ use wire::{Service, ServiceSpec};
 use crate::{platform, random};
 
 /// The simulated work of each request, done by the thread that makes its response.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// The kind of work.
     pub kind: Kind,
@@ -28,7 +29,7 @@ pub struct Work {
 }
 
 /// The kind of simulated work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// CPU time: a loop whose speed is measured once. Preemption makes it longer, like real work.

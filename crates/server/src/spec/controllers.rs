@@ -1,11 +1,12 @@
 //! The controllers of a payload stage, as plain data: SEDA's thread-pool controller, batching controller and admission control.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::model::{ModelRow, THREADS_MAX, Threads};
 
 /// The controllers of a server; all `None` for a static server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Controllers {
     /// Changes the number of payload threads.
@@ -20,7 +21,7 @@ pub struct Controllers {
 }
 
 /// The thread-pool controller. A pool starts with the threads of the architecture's name, and never has fewer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct PoolControl {
     /// The most threads of a pool.
     pub threads_max: u32,
@@ -40,7 +41,7 @@ impl Default for PoolControl {
 }
 
 /// The batching controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct BatchControl {
     /// The lowest batching factor.
     pub jobs_min: u32,
@@ -58,7 +59,7 @@ impl Default for BatchControl {
 }
 
 /// Admission control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct AdmissionControl {
     /// The target of the 90th percentile of response times in the server.
     pub target_ns: u64,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The description of a model.
@@ -212,7 +213,7 @@ impl fmt::Display for Threads {
 }
 
 /// CPUs of each stage's threads; empty for all CPUs of the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StageCpus {
     /// CPUs of the accept thread and of all stages that run in it.

@@ -1,11 +1,12 @@
 //! The read budget: the most bytes that a read takes from one connection in a turn.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
 /// The most bytes that one read takes from a connection. Before the next read the server answers these bytes. An event loop
 /// then also serves other ready connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct ReadBudget(u32);
 

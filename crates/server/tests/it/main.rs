@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use muxbench_server::{Accept, Architecture, Controllers, Limits, ReadBudget, ServeConfig, StageCpus};
+use muxbench_server::{Architecture, ServeConfig};
 use wire::ServiceSpec;
 
 #[cfg(target_os = "linux")]
@@ -12,6 +12,8 @@ mod accounting;
 mod allocations;
 #[cfg(target_os = "linux")]
 mod controllers;
+#[path = "../../examples/host.rs"]
+mod example;
 #[cfg(target_os = "linux")]
 mod pinning;
 #[cfg(target_os = "linux")]
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
     let tests = allocations::architectures().into_iter().map(|row| {
         test(&format!("requests_allocate_nothing::{row}"), move || allocations::requests_allocate_nothing(row))
     });
+    let tests = tests.chain([test("example_hosts_a_server", || example::main().unwrap())]);
     #[cfg(target_os = "linux")]
     let tests = tests.chain([
         test(
@@ -48,19 +51,5 @@ fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
 
 /// The configuration of a server of `service` on a free port of 127.0.0.1, without optional features.
 fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
-    ServeConfig {
-        architecture,
-        accept: Accept::default_of(architecture.model),
-        service,
-        work: None,
-        listen: ([127, 0, 0, 1], 0).into(),
-        cpus: Vec::new(),
-        stage_cpus: StageCpus::default(),
-        connections_max: 64,
-        read_budget_bytes: ReadBudget::default(),
-        controllers: Controllers::default(),
-        stall: None,
-        limits: Limits::default(),
-        count_syscalls: false,
-    }
+    ServeConfig { connections_max: 64, ..ServeConfig::new(architecture, service) }
 }

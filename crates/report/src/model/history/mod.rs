@@ -10,6 +10,7 @@
 mod setting;
 
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Block, Estimate};
 
@@ -31,7 +32,7 @@ pub struct Builder {
 }
 
 /// Many runs, side by side.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct History {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -46,7 +47,7 @@ pub struct History {
 }
 
 /// One run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Entry {
     /// The run's folder, as the user wrote it.
     pub folder: String,
@@ -66,14 +67,14 @@ pub struct Entry {
 }
 
 /// A folder whose run cannot be read.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Unreadable {
     pub(crate) folder: String,
     pub(crate) reason: String,
 }
 
 /// An architecture under one traffic on one host, from run to run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Trend {
     pub(crate) architecture: String,
     /// The traffic. Phases may differ from run to run.
@@ -88,7 +89,7 @@ pub(crate) struct Trend {
 }
 
 /// The results of one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TrendPoint {
     /// Index into [`History::runs`].
     pub(crate) run: usize,

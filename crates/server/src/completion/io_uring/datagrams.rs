@@ -68,7 +68,8 @@ impl<F: Features> Datagrams for IoUring<F> {
         if !F::MULTISHOT {
             // The sender's address is in the envelope. An empty datagram has no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
-            let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
+            let control =
+                &envelope.control.bytes[..(envelope.message.msg_controllen as libc::size_t).min(CONTROL_BYTES)];
             return Some(Datagram { from, control, bytes, length });
         }
         let parts = RecvMsgOut::parse(bytes, &envelope.message).ok()?;

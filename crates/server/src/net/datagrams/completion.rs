@@ -140,7 +140,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         reply.message.msg_namelen = name_bytes as libc::socklen_t;
         reply.from.attach(&mut reply.message);
         reply.message.msg_iov = reply.parts.as_mut_ptr();
-        reply.message.msg_iovlen = reply.parts.len();
+        reply.message.msg_iovlen = reply.parts.len() as _;
         let io = self.context.sockets[port as usize].as_raw_fd();
         let message = ptr::from_ref(&reply.message);
         // SAFETY: neither replies nor the response move. A reply is free again only after its send, and all outlive the

@@ -1,0 +1,46 @@
+"""Validates files `NAME.WORD.json` in a folder against `NAME.schema.json`, and prints the number of files by name as JSON.
+
+A field that is not in the schema is an error, so that the schemas describe everything.
+
+Usage: check_schemas.py FOLDER
+"""
+
+import collections
+import json
+import pathlib
+import sys
+
+import jsonschema_rs
+
+
+def closed(schema):
+    """Forbids other fields in each object of a schema that lists its fields, unless it is combined with others."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: closed(value) for key, value in schema.items()}
+    is_combined = any(key in schema for key in ("$ref", "allOf", "anyOf", "oneOf"))
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not is_combined:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+folder = pathlib.Path(sys.argv[1])
+counts = collections.Counter()
+for path in sorted(folder.glob("*.schema.json")):
+    name = path.name.removesuffix(".schema.json")
+    schema = json.loads(path.read_text())
+    jsonschema_rs.meta.validate(schema)
+    validator = jsonschema_rs.validator_for(closed(schema))
+    for output in sorted(folder.glob(f"{name}.*.json")):
+        if output == path:
+            continue
+        counts[name] += 1
+        for error in validator.iter_errors(json.loads(output.read_text())):
+            place = "/".join(map(str, error.instance_path))
+            sys.exit(f"{output.name}: {place}: {str(error)[:2000]}")
+    # A schema that allows everything would find no error.
+    if validator.is_valid({"unknown": {"unknown": 0}}):
+        sys.exit(f"{path.name} allows any object")
+print(json.dumps(counts))

@@ -1,0 +1,104 @@
+//! Packages with a small program in place of muxbench, as a user's tools see them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use harness::store::Store;
+use xtask::package::{About, Contents, PROCESSORS, deb, read_folder, wheel};
+
+use crate::cases::{Cases, case};
+use crate::common::{muxbench, prepared, skipped};
+
+fn about() -> About {
+    About { version: env!("CARGO_PKG_VERSION").into(), summary: env!("CARGO_PKG_DESCRIPTION").into() }
+}
+
+/// Returns a script that runs the tested muxbench.
+fn program() -> Vec<u8> {
+    format!("#!/bin/sh\nexec '{}' \"$@\"\n", env!("CARGO_BIN_EXE_muxbench")).into_bytes()
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn printed(command: &mut Command) -> String {
+    String::from_utf8(succeed(command).stdout).unwrap()
+}
+
+/// Returns the version that an installed program prints.
+fn version_of(program: &Path) -> String {
+    printed(Command::new(program).arg("--version"))
+}
+
+fn debian_package_has_program_manual_and_completions() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        skipped("dpkg-deb is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let manual = folder.path().join("man");
+    fs::create_dir(&manual).unwrap();
+    succeed(muxbench().args(["man", "--output"]).arg(&manual));
+    let completions = ["bash", "fish", "zsh"].map(|shell| succeed(muxbench().args(["completions", shell])).stdout);
+    let contents = Contents {
+        program: program(),
+        manual: read_folder(&manual).unwrap(),
+        completions,
+        licences: vec![("LICENSE-MIT".into(), b"MIT".to_vec())],
+    };
+    let package = folder.path().join("muxbench.deb");
+    fs::write(&package, deb::package(&about(), PROCESSORS[0], &contents).unwrap()).unwrap();
+    let fields = printed(Command::new("dpkg-deb").arg("--field").arg(&package));
+    assert!(fields.contains("Package: muxbench\n") && fields.contains("Architecture: amd64\n"), "{fields}");
+    let root = folder.path().join("root");
+    succeed(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root));
+    let tested = printed(muxbench().arg("--version"));
+    assert_eq!(version_of(&root.join("usr/bin/muxbench")), tested);
+    for path in [
+        "usr/share/man/man1/muxbench.1.gz",
+        "usr/share/man/man1/muxbench-compare.1.gz",
+        "usr/share/bash-completion/completions/muxbench",
+        "usr/share/zsh/vendor-completions/_muxbench",
+        "usr/share/fish/vendor_completions.d/muxbench.fish",
+        "usr/share/doc/muxbench/copyright",
+    ] {
+        assert!(fs::metadata(root.join(path)).unwrap().len() > 0, "{path}");
+    }
+    let page = printed(Command::new("zcat").arg(root.join("usr/share/man/man1/muxbench-compare.1.gz")));
+    assert!(page.starts_with(".ie") && page.contains("\\-\\-connections"), "{page}");
+}
+
+fn wheel_installs_program_and_reads_runs_into_frames() {
+    let python = prepared("MUXBENCH_PYTHON", "python");
+    let folder = tempfile::tempdir().unwrap();
+    let (run, installed) = (folder.path().join("run"), folder.path().join("installed"));
+    let made_up = testkit::run();
+    let store = Store::create(&run, &made_up.header).unwrap();
+    made_up.records.iter().for_each(|record| store.commit(record).unwrap());
+    let processor = PROCESSORS.iter().find(|it| it.name == std::env::consts::ARCH).expect("a known processor");
+    let file = folder.path().join(wheel::file_name(&about(), *processor));
+    fs::write(&file, wheel::wheel(&about(), *processor, &program())).unwrap();
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target"]);
+    succeed(pip.arg(&installed).arg(&file));
+    assert_eq!(version_of(&installed.join("bin/muxbench")), printed(muxbench().arg("--version")));
+    // pip compares the digests in RECORD when it unpacks the wheel, but only here the module is used.
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_frames.py");
+    let output = printed(Command::new(&python).env("PYTHONPATH", &installed).arg(script).arg(&run));
+    let read: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(read["rows"], made_up.records.len());
+    assert_eq!(read["name"], made_up.header.name);
+    let expected: Vec<u64> =
+        made_up.records.iter().map(|it| it.load.as_ref().map_or(0, |load| load.service.distribution.p90_ns)).collect();
+    assert_eq!(read["p90_ns"], serde_json::json!(expected));
+    assert_eq!(read["damaged"], "cannot read trial 0");
+}
+
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(debian_package_has_program_manual_and_completions));
+    cases.once(case!(wheel_installs_program_and_reads_runs_into_frames));
+}
