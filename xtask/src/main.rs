@@ -4,18 +4,21 @@
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
 //! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that use each other
+//! - `picture`, `gallery`: pictures of stored runs, for documents
 
 mod bench;
 mod check;
 mod command;
 mod environment;
+mod gallery;
 mod hostile;
+mod picture;
 mod soak;
 
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use check::{audit, cross, fuzz, loom, sanitize};
+use check::{audit, cross, fuzz, lighthouse, loom, sanitize};
 use clap::Parser;
 use environment::{browser, peers, python, servers};
 use xtask::cycles;
@@ -40,6 +43,10 @@ enum Command {
     Loom,
     /// Builds the book in target/book and prints the folder of its pages
     Book,
+    /// Judges pages and the book by Lighthouse: accessibility and best practices
+    Lighthouse,
+    Picture(picture::Picture),
+    Gallery(gallery::Gallery),
     /// Prints the files of each crate that use each other, with the used names
     Cycles,
     Fuzz(fuzz::Fuzz),
@@ -63,6 +70,9 @@ fn main() -> ExitCode {
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),
         Command::Book => book().map(|folder| print(&folder)),
+        Command::Lighthouse => book().and_then(|folder| lighthouse::run(&debug_muxbench(), &folder)),
+        Command::Picture(picture) => build().and_then(|()| picture::draw(&picture, &debug_muxbench())),
+        Command::Gallery(gallery) => build().and_then(|()| gallery::draw(&gallery, &debug_muxbench())),
         Command::Cycles => print_cycles(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
@@ -79,12 +89,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the book with the muxbench of this workspace.
-fn book() -> anyhow::Result<PathBuf> {
+/// Builds the muxbench of this workspace.
+fn build() -> anyhow::Result<()> {
     let mut build = process::Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "muxbench"]).current_dir(xtask::root());
-    command::run(&mut build)?;
-    xtask::book::build(&xtask::root().join("target/debug/muxbench"), &xtask::root().join("target/book"))
+    command::run(&mut build)
+}
+
+fn debug_muxbench() -> PathBuf {
+    xtask::root().join("target/debug/muxbench")
+}
+
+/// Builds the book with the muxbench of this workspace.
+fn book() -> anyhow::Result<PathBuf> {
+    build()?;
+    xtask::book::build(&debug_muxbench(), &xtask::root().join("target/book"))
 }
 
 fn print_cycles() -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ pub mod audit;
 mod binaries;
 pub mod cross;
 pub mod fuzz;
+pub mod lighthouse;
 pub mod loom;
 pub mod sanitize;
 
