@@ -47,8 +47,8 @@ const SECTIONS: &[Section] = &[
         about: "One loop each, with few and with many connections. The rows of io_uring differ in the flags for task work and in polling.",
         name: "io_uring",
         run: "io_uring",
-        command: "muxbench compare --arch epoll,epoll-et,io_uring,io_uring-plain,io_uring-coop,io_uring-poll -c 100,1k -r 8k \
-                  --response 1KiB --count-syscalls --output results/io_uring",
+        command: "muxbench compare --arch epoll,epoll-et,io_uring,io_uring-plain,io_uring-coop,io_uring-poll \\\n    \
+                  -c 100,1k -r 8k --response 1KiB --output results/io_uring",
         source: Source::Run(&["ranking", "service-time", "cpu", "syscalls"]),
     },
     Section {
