@@ -89,10 +89,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the muxbench of this workspace.
+/// Builds the muxbench of this workspace, with the features of tests, so that it shares their dependencies.
 fn build() -> anyhow::Result<()> {
     let mut build = process::Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "muxbench"]).current_dir(xtask::root());
+    build.args(["build", "--quiet", "--workspace", "--all-features", "--locked", "--bins"]).current_dir(xtask::root());
     command::run(&mut build)
 }
 

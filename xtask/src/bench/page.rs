@@ -21,8 +21,8 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     let run = folder.path().join("run");
     let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--release", "--package", "muxbench-testkit", "--example", "store-run"]);
-    let status = example.args(["--", "large"]).arg(&run).current_dir(root()).status().context("cannot start cargo")?;
+    example.args(["run", "--quiet", "--release", "--package", "muxbench-testkit", "--example", "store-large-run"]);
+    let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
     ensure!(status.success(), "the run could not be stored ({status})");
     let [written_s, answers_s] = rounds(count, || {
         let started = Instant::now();

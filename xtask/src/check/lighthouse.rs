@@ -1,11 +1,10 @@
 //! Lighthouse's judgement of a page of each kind, and of pages of the book.
 
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use xtask::root;
 
 use crate::command;
@@ -20,15 +19,15 @@ const RUN: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 400 
 /// A map of two races.
 const MAP: &str = "atlas --arch epoll,mt -c 8,16 --active 1 -r 400 --response 128B --simulated-work none --budget 10s \
                    --ramp 50ms --warm-up 50ms --measure 250ms --pacing sleep-spin --quiet --output map";
-/// The experiments of the paper whose page is judged.
-const EXPERIMENTS: [&str; 4] =
-    ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"];
+/// A run that shares a workload with a paper.
+const PAPER: &str = "compare kawai2008-minimised --arch epoll,mt -c 400 -r 500 --ramp 50ms --warm-up 50ms --measure 250ms \
+                     --repeats 3 --pacing sleep-spin --quiet --output results/paper";
 
 const PAGES: [&str; 8] = [
     "results/run/report.html",
     "results/index.html",
     "map/atlas.html",
-    "paper/kawai2008.html",
+    "results/paper/kawai2008.html",
     "book/index.html",
     "book/docs/reading.html",
     "book/docs/families/event-loop.html",
@@ -39,26 +38,18 @@ const PAGES: [&str; 8] = [
 pub fn run(muxbench: &Path, book: &Path) -> anyhow::Result<()> {
     let packages = browser::lighthouse()?;
     let folder = tempfile::tempdir().context("cannot create a folder for pages")?;
-    let make = |line: &str| {
+    let make = |line: &str| -> anyhow::Result<()> {
         let output = Command::new(muxbench).args(line.split_whitespace()).current_dir(folder.path()).output()?;
         // 3: a busy machine may delay the client, and its page is judged too.
-        anyhow::ensure!(
+        ensure!(
             matches!(output.status.code(), Some(0 | 3)),
             "`muxbench {line}` failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(())
     };
-    for line in [RUN, "report results/run --html", "report results --html", MAP] {
-        make(line)?;
-    }
-    fs::create_dir(folder.path().join("paper"))?;
-    for experiment in EXPERIMENTS {
-        let mut example = Command::new(env!("CARGO"));
-        example.args(["run", "--quiet", "--package", "muxbench-testkit", "--example", "store-run", "--", experiment]);
-        command::run(example.arg(folder.path().join("paper").join(experiment)).current_dir(root()))?;
-    }
-    make("reproduce kawai2008 --output paper --quiet")?;
+    let pages = ["report results/run --html", "report results/paper --paper kawai2008 --html", "report results --html"];
+    [RUN, PAPER, MAP].into_iter().chain(pages).try_for_each(make)?;
     symlink(book, folder.path().join("book"))?;
     let mut judge = Command::new("node");
     judge.arg(root().join("xtask/lighthouse/judge.mjs")).arg(packages).arg(folder.path()).arg(SCORE_MIN).args(PAGES);
