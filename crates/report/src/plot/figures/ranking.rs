@@ -26,6 +26,9 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
             panels.push((group.title, rows));
         }
     }
+    if panels.is_empty() {
+        return None;
+    }
     let ratios =
         || panels.iter().flat_map(|(title, rows)| rows.iter().filter_map(move |row| Some((title, row, row.ratio?))));
     let x = axis(
