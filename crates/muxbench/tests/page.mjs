@@ -1,5 +1,5 @@
 // Checks a page in a browser that has no network. Prints each defect, or `all well`.
-// Arguments: the folder with the packages, the page's file, its kind (`run`, `overload`, `index` or `paper`), and optionally a folder for
+// Arguments: the folder with the packages, the page's file, its kind (`run`, `streams`, `overload`, `index` or `paper`), and optionally a folder for
 // screenshots.
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -12,6 +12,8 @@ const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (
 const { figure, words, numbers, fewest = 10, sheets } = {
   // Without percentiles: on a busy machine the page omits those that the client may have caused.
   run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"", sheets: 2 },
+  // Its panels do not fit on two sheets.
+  streams: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
   // Its lines have no marks.
   overload: { figure: "overload", words: [], numbers: "\"overload\"", fewest: 1, sheets: 2 },
   paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
