@@ -1,6 +1,6 @@
 // Checks a page in a browser that has no network. Prints each defect, or `all well`.
-// Arguments: the folder with the packages, the page's file, its kind (`run`, `streams`, `overload`, `index` or `paper`), and optionally a folder for
-// screenshots.
+// Arguments: the folder with the packages, the page's file, its kind (`run`, `streams`, `overload`, `index` or `paper`), and optionally
+// a folder for screenshots.
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { existsSync, readFileSync } from "node:fs";

@@ -97,7 +97,10 @@ impl Axis {
     pub fn is_stated_by(self, words: &str) -> bool {
         match self {
             Self::Response => words.contains(" -> "),
-            _ => words.strip_suffix(self.unit()).is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit())),
+            // "1000 idle connections" is no number of connections.
+            _ => words
+                .strip_suffix(self.unit())
+                .is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit()) && !it.contains(' ')),
         }
     }
 
