@@ -155,6 +155,7 @@ mod tests {
                 assert_eq!(words, [along.words(&comparison.workload)], "{title}");
             }
         }
+        assert!(!Axis::Connections.is_stated_by("1000 idle connections"));
         let mut run = testkit::run_of(&["epoll"], |_, _, _| 1_000);
         for (at, trial) in run.header.trials.iter_mut().enumerate() {
             (trial.workload.connections, trial.workload.idle) = (400, 1_000 * at as u32);
