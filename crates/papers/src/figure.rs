@@ -129,7 +129,7 @@ impl Here<'_> {
             let mut series = chart.panels.iter().flat_map(|panel| &panel.series).map(|it| it.architecture);
             let first = series.next();
             let is_alone = series.all(|it| Some(it) == first);
-            let equal = || "No two differ by more than the noise.".to_owned();
+            let equal = || "No two are known to differ by more than the noise.".to_owned();
             chart.words = if is_alone { highest(&chart, &names) } else { equal() };
         }
         if shape == Shape::Points {
