@@ -13,6 +13,9 @@ use crate::root;
 /// The pages of `muxbench reference`, in the folder `docs/reference`.
 const REFERENCE: [&str; 4] = ["commands", "experiments", "results", "exit-codes"];
 
+/// The endings of pictures that the book copies.
+const PICTURES: [&str; 2] = ["png", "svg"];
+
 /// Changes of mdBook's pages for readers without a mouse: the role of a button, and the keyboard in blocks that scroll.
 const ACCESSIBLE: [(&str, &str); 3] = [
     ("<label id=\"mdbook-sidebar-toggle\"", "<label id=\"mdbook-sidebar-toggle\" role=\"button\""),
@@ -33,8 +36,12 @@ pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         write(&source.join(page_name(path.strip_prefix(root())?)), &adapted(&path, &text))?;
     }
-    for path in crate::files(&root().join("docs"), "png")? {
-        fs::copy(&path, source.join(path.strip_prefix(root())?)).with_context(|| path.display().to_string())?;
+    for extension in PICTURES {
+        for path in crate::files(&root().join("docs"), extension)? {
+            let copy = source.join(path.strip_prefix(root())?);
+            fs::create_dir_all(copy.parent().unwrap_or(&source)).with_context(|| copy.display().to_string())?;
+            fs::copy(&path, &copy).with_context(|| path.display().to_string())?;
+        }
     }
     for page in REFERENCE {
         write(&source.join(format!("docs/reference/{page}.md")), &printed(muxbench, &["reference", page])?)?;
@@ -115,7 +122,7 @@ fn adapted(path: &Path, text: &str) -> String {
 /// Returns the link to a page of the book; `None` if the target is a file of the workspace that is not in the book.
 fn page_of(document: &Path, target: &str) -> Option<String> {
     let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
-    let is_page = [".md", ".png"].iter().any(|end| file.ends_with(end));
+    let is_page = Path::new(file).extension().is_some_and(|it| it == "md" || PICTURES.iter().any(|end| it == *end));
     if is_page || !document.parent()?.join(file).exists() {
         let page = page_name(Path::new(file)).display().to_string();
         return Some(anchor.map_or(page.clone(), |anchor| format!("{page}#{anchor}")));

@@ -3,9 +3,10 @@
 //!
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
-//! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
-//! - `packages`: packages of the program, whose formats are in the library
-//! - `bench`: measurements of muxbench itself; `child`: their processes; `cycles` (in the library): files that use each other
+//! - `check`: the test command and longer checks
+//! - `tools`: the other tasks. `bench`: measurements of muxbench itself; `child`: their processes; `hostile`, `soak`: servers under
+//!   hostile clients; `packages`: packages of the program; `picture`, `gallery`: pictures of stored runs, for documents;
+//!   `lighthouse`: judgements of pages; in the library, `book`, `cycles` (files that use each other) and the formats of packages
 
 #[cfg(feature = "tools")]
 mod bench;
@@ -15,11 +16,19 @@ mod child;
 mod command;
 mod environment;
 #[cfg(feature = "tools")]
+mod gallery;
+#[cfg(feature = "tools")]
 mod hostile;
+#[cfg(feature = "tools")]
+mod lighthouse;
 #[cfg(feature = "tools")]
 mod packages;
 #[cfg(feature = "tools")]
+mod picture;
+#[cfg(feature = "tools")]
 mod soak;
+#[cfg(feature = "tools")]
+mod tools;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,24 +59,7 @@ enum Command {
     Sanitize(sanitize::Sanitize),
     #[cfg(feature = "tools")]
     #[command(flatten)]
-    Tool(Tool),
-}
-
-/// A task with dependencies that tests do not need.
-#[cfg(feature = "tools")]
-#[derive(Debug, clap::Subcommand)]
-enum Tool {
-    /// Builds the book in target/book and prints the folder of its pages
-    Book,
-    /// Prints the files of each crate that use each other, with the used names
-    Cycles,
-    /// Builds static programs and their packages (archives, Debian, OCI image, Python wheels) in target/package
-    Package,
-    Soak(soak::Soak),
-    /// Runs hostile clients in a separate process, for benches and the soak
-    #[command(hide = true)]
-    Hostile,
-    Bench(bench::Bench),
+    Tool(tools::Tool),
 }
 
 fn main() -> ExitCode {
@@ -84,17 +76,7 @@ fn main() -> ExitCode {
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
         #[cfg(feature = "tools")]
-        Command::Tool(Tool::Book) => book().map(|folder| print(&folder)),
-        #[cfg(feature = "tools")]
-        Command::Tool(Tool::Cycles) => print_cycles(),
-        #[cfg(feature = "tools")]
-        Command::Tool(Tool::Package) => packages::build().map(|folder| print(&folder)),
-        #[cfg(feature = "tools")]
-        Command::Tool(Tool::Soak(soak)) => soak::run(&soak),
-        #[cfg(feature = "tools")]
-        Command::Tool(Tool::Hostile) => hostile::act(),
-        #[cfg(feature = "tools")]
-        Command::Tool(Tool::Bench(bench)) => bench::run(&bench),
+        Command::Tool(tool) => tool.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,23 +105,6 @@ fn parse() -> Command {
         eprintln!("xtask: cannot run cargo: {error}");
         std::process::exit(1)
     })
-}
-
-/// Builds the book with the muxbench of this workspace.
-#[cfg(feature = "tools")]
-fn book() -> anyhow::Result<std::path::PathBuf> {
-    let mut build = command::cargo();
-    build.args(["build", "--quiet", "--package", "muxbench"]).current_dir(xtask::root());
-    command::run(&mut build)?;
-    xtask::book::build(&xtask::root().join("target/debug/muxbench"), &xtask::root().join("target/book"))
-}
-
-#[cfg(feature = "tools")]
-fn print_cycles() -> anyhow::Result<()> {
-    for (name, cycles) in xtask::cycles::of_workspace(xtask::root())? {
-        cycles.iter().for_each(|cycle| println!("{name}: {cycle}"));
-    }
-    Ok(())
 }
 
 #[cfg(all(test, feature = "tools"))]

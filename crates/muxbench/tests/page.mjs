@@ -1,18 +1,21 @@
 // Checks a page in a browser that has no network. Prints each defect, or `all well`.
-// Arguments: the folder with the packages, the page's file, its kind (`run`, `overload`, `index` or `paper`), and optionally a folder for
-// screenshots.
+// Arguments: the folder with the packages, the page's file, its kind (`run`, `streams`, `overload`, `index` or `paper`), and optionally
+// a folder for screenshots.
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
 const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (at === 2 ? it : resolve(it)));
-// For each kind of page: the figure to check, words of its tooltips, a word in the saved numbers, and the fewest charts.
-const { figure, words, numbers, fewest = 10 } = {
+// For each kind of page: the figure to check, words of its tooltips, a word in the saved numbers, the fewest charts, and the most
+// sheets of paper.
+const { figure, words, numbers, fewest = 10, sheets } = {
   // Without percentiles: on a busy machine the page omits those that the client may have caused.
-  run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
+  run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"", sheets: 2 },
+  // Its panels do not fit on two sheets.
+  streams: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
   // Its lines have no marks.
-  overload: { figure: "overload", words: [], numbers: "\"overload\"", fewest: 1 },
+  overload: { figure: "overload", words: [], numbers: "\"overload\"", fewest: 1, sheets: 2 },
   paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
   index: { figure: "trend-p50", words: ["service time p50", "run"], numbers: "\"trends\"" },
 }[kind];
@@ -53,12 +56,10 @@ async function open(view, hash = "") {
   return page;
 }
 
-// Scrolls to each chart, and waits until the page has drawn it.
+// Waits until the page has drawn all charts. The page may notice a change of the screen only before the next frame.
 async function drawAll(page) {
-  for (const plot of await page.locator(".plot").all()) {
-    await plot.scrollIntoViewIfNeeded();
-    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: TIMEOUT });
-  }
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForFunction(() => [...document.querySelectorAll(".plot")].every((plot) => plot.dataset.drawn !== undefined));
 }
 
 // Returns each chart's description, its number of traces with points or a line, and the names of all its traces.
@@ -79,6 +80,13 @@ const page = await open(light);
 const ready = await page.evaluate(() => performance.getEntriesByType("navigation")[0].domComplete);
 console.log(`interactive after ${Math.round(ready)} ms`);
 check((await page.locator("h1").innerText()).length > 10, "the heading states no result");
+
+// A picture of the screen has all charts on it. Nothing waits here: the page draws them before it has loaded.
+const late = await page.$$eval(".plot", (plots) => plots.filter((plot) => {
+  const { top, bottom } = plot.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight && !plot.querySelector(".main-svg");
+}).length);
+check(late === 0, `${late} charts on the first screen are drawn late`);
 
 await drawAll(page);
 const charts = await drawn(page);
@@ -135,6 +143,24 @@ const shared = await open(light, `#off=${encodeURIComponent(name)}`);
 check(!(await shared.locator("#shown input").first().isChecked()), "the page ignores the switch in its address");
 await shared.context().close();
 
+// The keyboard sorts the trials, and the filter hides those that do not match.
+if (await page.locator(".filter").count()) {
+  const rows = page.locator("#trials tbody tr");
+  const numbers = () => rows.locator("th").allInnerTexts();
+  const before = await numbers();
+  const heading = page.locator("#trials thead button").first();
+  await heading.focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Enter");
+  check((await numbers()).join() === [...before].reverse().join(), "the second press of a heading does not reverse the trials");
+  check((await page.locator("#trials [aria-sort=descending]").count()) === 1, "a sorted column has no aria-sort");
+  await page.locator(".filter input").fill("no trial has these words");
+  check((await page.locator("#trials tbody tr:visible").count()) === 0, "the filter hides no trial");
+  check((await page.locator(".filter output").innerText()) === `0 of ${before.length} trials`, "the filter counts wrongly");
+  await page.locator(".filter input").fill("");
+  check((await page.locator("#trials tbody tr:visible").count()) === before.length, "an empty filter hides trials");
+}
+
 // The links of an index lead to existing files.
 for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.href))) {
   check(existsSync(fileURLToPath(link)), `${link} does not exist`);
@@ -152,25 +178,35 @@ for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50
 // The printed page has every chart, even those that the screen has not shown.
 const paper = await open(light);
 await paper.emulateMedia({ media: "print" });
-await paper.waitForFunction(() => document.querySelectorAll(".plot .main-svg").length > 0);
+const isPrinted = () => [...document.querySelectorAll(".plot")].every((plot) => {
+  const drawing = plot.querySelector(".main-svg");
+  return drawing && drawing.getBoundingClientRect().width <= 345;
+});
+await paper.waitForFunction(isPrinted).catch(() => check(false, "a chart is not drawn for paper, where two fit side by side on A4"));
 (await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `a chart is not printed: ${label}`));
-const widest = await paper.$$eval(".plot .main-svg", (drawings) => Math.max(...drawings.map((it) => it.getBoundingClientRect().width)));
-check(widest > 200 && widest <= 345, `printed charts are ${widest} pixels wide, so two do not fit side by side on A4`);
-if (pictures) await paper.pdf({ path: join(pictures, `${kind}.pdf`), format: "A4" });
+const pdf = (await paper.pdf({ format: "A4", path: pictures && join(pictures, `${kind}.pdf`) })).toString("latin1");
+const printed = pdf.match(/\/Type *\/Page\b/g).length;
+console.log(`${printed} sheets of paper`);
+check(!sheets || printed <= sheets, `the page prints to ${printed} sheets of paper`);
 await paper.context().close();
 
-// The page fits each screen and is accessible, in both colour schemes. The browser closes the contexts at its end.
-const narrow = { width: 390, height: 844 };
-for (const view of [light, { colorScheme: "dark", viewport: narrow }]) {
-  const name = `${view.colorScheme} ${view.viewport.width}`;
-  const page = await open(view);
-  await drawAll(page);
-  await fits(page, name);
-  if (pictures) await page.screenshot({ path: join(pictures, `${kind}-${name.replace(" ", "-")}.png`), fullPage: true });
-  await page.evaluate(axe);
-  const { violations, passes } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-  violations.forEach((it) => check(false, `${name}: ${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`));
-  check(passes.length > 10, `${name}: only ${passes.length} accessibility rules passed`);
+// The page fits each screen, shows every verdict and is accessible, in both colour schemes.
+const view = await open(light);
+await view.evaluate(axe);
+for (const width of [1280, 390, 1920]) {
+  await view.setViewportSize({ width, height: width < 400 ? 844 : 900 });
+  for (const colorScheme of ["light", "dark"]) {
+    const name = `${colorScheme} ${width}`;
+    await view.emulateMedia({ colorScheme });
+    await drawAll(view);
+    await fits(view, name);
+    const cut = await view.$$eval(".ranking[open] td:nth-child(2)", (cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
+    check(cut === 0, `${name}: ${cut} verdicts are cut off`);
+    if (pictures) await view.screenshot({ path: join(pictures, `${kind}-${name.replace(" ", "-")}.png`), fullPage: true });
+    const { violations, passes } = await view.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+    violations.forEach((it) => check(false, `${name}: ${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`));
+    check(passes.length > 10, `${name}: only ${passes.length} accessibility rules passed`);
+  }
 }
 
 await browser.close();

@@ -8,7 +8,9 @@ use report::model::Summary;
 use report::model::axis::Axis as Along;
 use report::model::deviation::DeviationOf;
 use report::model::summary::Row;
-use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE};
+use report::plot::chart::{
+    Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise,
+};
 use report::plot::plot_data::estimate;
 
 /// The room beside the outermost marks, as a share of the horizontal axis.
@@ -122,9 +124,13 @@ impl Here<'_> {
         );
         let mut chart = Chart { words: String::new(), shape, x, y, panels };
         let names = queue::shown(self.names, self.runs);
-        chart.words = chart.furthest_apart(&names);
+        chart.words = chart.furthest_apart(&names, |_, _, [low, high]| is_beyond_noise(low.1, high.1));
         if chart.words.is_empty() {
-            chart.words = highest(&chart, &names);
+            let mut series = chart.panels.iter().flat_map(|panel| &panel.series).map(|it| it.architecture);
+            let first = series.next();
+            let is_alone = series.all(|it| Some(it) == first);
+            let equal = || "No two are known to differ by more than the noise.".to_owned();
+            chart.words = if is_alone { highest(&chart, &names) } else { equal() };
         }
         if shape == Shape::Points {
             chart.words += &without_intervals(&chart);

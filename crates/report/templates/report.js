@@ -1,4 +1,4 @@
-// Draws the figures from the page's data, and stores the hidden architectures in the page's address.
+// Draws the figures from the page's data, stores the hidden architectures in the page's address, and sorts and filters tables.
 "use strict";
 (() => {
   const parse = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -10,7 +10,7 @@
   let printing = false;
 
   // The size of a printed chart: two fit side by side on A4 and letter. Scripts cannot read the paper's width.
-  const PAPER = { width: 335, height: 225 };
+  const PAPER = { width: 335, height: 200 };
 
   // The margins of a chart, and the largest distance between adjacent marks of one name on the axis, in pixels.
   const MARGINS = { l: 66, r: 8, t: 8, b: 46 };
@@ -190,23 +190,33 @@
     plot.dataset.drawn = "";
   }
 
-  // Draws only charts near the visible part of the page. Any other chart is drawn when it comes near.
-  const near = new Set();
+  // Draws charts near the visible part of the page at once, so that a picture of the page has them, and all others while the
+  // browser is idle.
+  const NEAR = 400;
+  const idle = window.requestIdleCallback || ((act) => setTimeout(act, 20));
   const stale = new Set(plots);
+  let isWaiting = false;
+  const isNear = (plot) => {
+    const { top, bottom } = plot.getBoundingClientRect();
+    return bottom > -NEAR && top < innerHeight + NEAR;
+  };
+  function drawNow(some) {
+    some.forEach((plot) => { stale.delete(plot); draw(plot); });
+  }
   function refresh() {
-    for (const plot of printing ? plots : near) {
-      if (stale.delete(plot)) draw(plot);
-    }
+    drawNow([...stale].filter((plot) => printing || isNear(plot)));
+    if (stale.size === 0 || isWaiting) return;
+    isWaiting = true;
+    idle(() => {
+      isWaiting = false;
+      drawNow([...stale].slice(0, 1));
+      refresh();
+    });
   }
   function change() {
-    plots.forEach((plot) => stale.add(plot));
+    plots.forEach((plot) => { stale.add(plot); delete plot.dataset.drawn; });
     refresh();
   }
-  const watcher = new IntersectionObserver((entries) => {
-    entries.forEach((entry) => (entry.isIntersecting ? near.add(entry.target) : near.delete(entry.target)));
-    refresh();
-  }, { rootMargin: "400px" });
-  plots.forEach((plot) => watcher.observe(plot));
 
   // Hidden architectures by name: #off=mp,select
   function read() {
@@ -217,6 +227,7 @@
       box.checked = !names.includes(data.architectures[box.value]);
       if (!box.checked) off.add(Number(box.value));
     });
+    select();
   }
   function write() {
     const names = [...off].sort((a, b) => a - b).map((at) => data.architectures[at]);
@@ -226,6 +237,7 @@
   boxes.forEach((box) => box.addEventListener("change", () => {
     off[box.checked ? "delete" : "add"](Number(box.value));
     write();
+    select();
     change();
   }));
   addEventListener("hashchange", () => {
@@ -236,16 +248,52 @@
   addEventListener("resize", () => {
     if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(change); }
   });
-  const folded = [...document.querySelectorAll(".ranking, .grid")].filter((it) => !it.open);
   const paper = (is) => {
     if (printing === is) return;
     printing = is;
-    folded.forEach((it) => { it.open = is; });
     change();
   };
   matchMedia("print").addEventListener("change", (event) => paper(event.matches));
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
+
+  // Hides the rows of hidden architectures, and the trials that do not match the filter.
+  const filter = document.querySelector(".filter");
+  function select() {
+    document.querySelectorAll("tr[data-architecture]").forEach((row) => { row.hidden = off.has(Number(row.dataset.architecture)); });
+    if (!filter) return;
+    const trials = [...document.querySelectorAll("#trials tbody tr")];
+    const { verdict, words } = filter.elements;
+    const wanted = words.value.trim().toLowerCase();
+    trials.forEach((row) => {
+      const isOff = row.dataset.architecture !== undefined && off.has(Number(row.dataset.architecture));
+      const matches = (!verdict.value || row.className === verdict.value) && row.textContent.toLowerCase().includes(wanted);
+      row.hidden = isOff || !matches;
+    });
+    filter.querySelector("output").value = `${trials.filter((row) => !row.hidden).length} of ${trials.length} trials`;
+  }
+  if (filter) {
+    filter.hidden = false;
+    filter.addEventListener("input", select);
+    filter.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  // Sorts a table by a column on a click on its heading; a second click reverses the order.
+  const collator = new Intl.Collator("en", { numeric: true });
+  document.querySelectorAll("table.sortable").forEach((table) => table.querySelectorAll("thead th").forEach((heading, at) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = heading.textContent;
+    heading.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const order = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      table.querySelectorAll("[aria-sort]").forEach((it) => it.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", order);
+      const text = (row) => row.cells[at].textContent;
+      const rows = [...table.tBodies[0].rows].sort((a, b) => collator.compare(text(a), text(b)));
+      table.tBodies[0].append(...(order === "ascending" ? rows : rows.reverse()));
+    });
+  }));
 
   // Saves the numbers as a file on a click.
   document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
@@ -261,4 +309,5 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }));
   read();
+  refresh();
 })();

@@ -1,4 +1,4 @@
-//! Chromium, in which tests open pages, and the npm packages in `target/browser` that drive it.
+//! Chromium, in which tests open pages, and the npm packages that drive it or judge the pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,10 +18,21 @@ pub const TOOLS: &[Tool] = &[
 
 /// Builds `target/browser` if necessary and returns this folder.
 pub fn prepare() -> anyhow::Result<PathBuf> {
+    packages("browser")
+}
+
+/// Builds `target/lighthouse` if necessary and returns this folder.
+#[cfg(feature = "tools")]
+pub fn lighthouse() -> anyhow::Result<PathBuf> {
+    packages("lighthouse")
+}
+
+/// Installs the packages that the folder `xtask/NAME` lists into `target/NAME`.
+fn packages(name: &str) -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
-    let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));
+    let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask").join(name).join(file));
     command::build_once(
-        "browser",
+        name,
         "made-of",
         &inputs,
         |_| true,
@@ -34,7 +45,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
             npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
             command::run(&mut npm).with_context(|| {
                 format!(
-                    "cannot install the packages of {} into target/browser; check that npm's registry is reachable \
+                    "cannot install the packages of {} into target/{name}; check that npm's registry is reachable \
                      (`npm config get registry`)",
                     inputs[1].display()
                 )

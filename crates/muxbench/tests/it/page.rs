@@ -89,7 +89,7 @@ fn page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
     store(&folder.path().join("streams"), &testkit::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
-    println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
+    println!("{}", browse(&folder.path().join("streams/report.html"), "streams"));
 }
 
 fn page_of_an_overload_works() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::frame::{Drawing, Frame};
 use crate::export::{self, csv};
 use crate::format;
+use crate::list::distinct;
 use crate::model::overload::{Overload, Overloads};
 use crate::model::summary::{Comparison, Row, missing_by_reason};
 use crate::model::undecided;
@@ -14,7 +15,7 @@ use crate::model::workload::title as title_of;
 use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
-use crate::plot::figures::FigureSpec;
+use crate::plot::figures::{FIRST, FigureSpec, RANKING};
 use crate::text::host::counts;
 use crate::text::overload;
 use crate::text::run;
@@ -33,9 +34,13 @@ struct Page<'a> {
     tables: Vec<Table<'a>>,
     overloads: Vec<OverloadTable>,
     interval_method: &'static str,
-    figures: &'a [(&'static FigureSpec, Chart)],
-    /// The finished trials and their workloads in words.
-    trials: Vec<(&'a TrialRecord, String)>,
+    /// The ranking and the figures that matter most.
+    first: &'a [(&'static FigureSpec, Chart)],
+    more: &'a [(&'static FigureSpec, Chart)],
+    /// The finished trials, with the index of the architecture and the workload in words.
+    trials: Vec<(&'a TrialRecord, Option<usize>, String)>,
+    /// The verdicts of trials, each once.
+    verdicts: Vec<&'static str>,
     /// The number of trials in words.
     counts: String,
 }
@@ -74,6 +79,9 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         let comparison = summary.comparisons.iter().find(|it| it.workload == record.trial.workload);
         comparison.map_or_else(|| title_of(&record.trial.workload), |comparison| comparison.title.clone())
     };
+    let place_of = |record: &TrialRecord| architectures.iter().position(|name| *name == record.trial.label());
+    let is_ranking = figures.first().is_some_and(|(figure, _)| figure.name == RANKING);
+    let (first, more) = figures.split_at(figures.len().min(usize::from(is_ranking) + FIRST));
     let page = Page {
         run,
         command: format::command(&run.header.command),
@@ -84,8 +92,10 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         overloads: overloads.iter().flat_map(|it| overload_tables(it, architectures)).collect(),
         interval_method: summary.interval_method,
-        figures,
-        trials: run.records.iter().map(|record| (record, title(record))).collect(),
+        first,
+        more,
+        trials: run.records.iter().map(|record| (record, place_of(record), title(record))).collect(),
+        verdicts: distinct(run.records.iter().map(verdict)),
         counts: counts(run),
     };
     frame.document(&run.header.name, &page)
@@ -108,7 +118,10 @@ fn without_histograms(mut value: Value) -> Value {
 }
 
 fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Table<'a> {
-    let columns = run::columns(&comparison.workload);
+    let mut columns = run::columns(&comparison.workload);
+    // The verdict follows the name, so that a narrow screen shows it.
+    let verdict = columns.pop().expect("a table ends with the verdict");
+    columns.insert(1, verdict);
     let cells = |row: &Row| columns[1..].iter().map(|column| (column.text)(row)).collect();
     let reasons = comparison.rows.iter().flat_map(|row| row.reasons.iter().map(|it| format!("{}: {it}", row.label)));
     let tail = tail_mark::note(&comparison.rows).into_iter();

@@ -97,7 +97,10 @@ impl Axis {
     pub fn is_stated_by(self, words: &str) -> bool {
         match self {
             Self::Response => words.contains(" -> "),
-            _ => words.strip_suffix(self.unit()).is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit())),
+            // "1000 idle connections" is no number of connections.
+            _ => words
+                .strip_suffix(self.unit())
+                .is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit()) && !it.contains(' ')),
         }
     }
 
@@ -152,6 +155,7 @@ mod tests {
                 assert_eq!(words, [along.words(&comparison.workload)], "{title}");
             }
         }
+        assert!(!Axis::Connections.is_stated_by("1000 idle connections"));
         let mut run = testkit::run_of(&["epoll"], |_, _, _| 1_000);
         for (at, trial) in run.header.trials.iter_mut().enumerate() {
             (trial.workload.connections, trial.workload.idle) = (400, 1_000 * at as u32);

@@ -245,6 +245,12 @@ impl Comparison {
     pub(crate) fn ranked(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.is_ranked() && !row.is_placebo)
     }
+
+    /// Returns the ratios of two rows with these labels, in either order.
+    pub(crate) fn pair(&self, one: &str, other: &str) -> Option<&Pair> {
+        let is_one = |pair: &&Pair| [[one, other], [other, one]].contains(&[&*pair.architecture, &*pair.base]);
+        self.pairs.iter().find(is_one)
+    }
 }
 
 impl Row {

@@ -17,7 +17,7 @@ use super::cost::CostBreakdown;
 use super::interleaving;
 use super::network;
 use super::pairs;
-pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, RowBlocks, Tls};
+pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, Pair, RowBlocks, Tls};
 pub use super::row::{Comparison, Cost, MARGIN, Row};
 use super::stream::Streams;
 use super::undecided;

@@ -300,6 +300,18 @@ pub fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
 }
 
+/// The smallest quotient of two values without intervals that a caption calls a difference.
+pub(crate) const FACTOR_MIN: f64 = 2.0;
+
+/// Returns whether a value is higher than another by more than their noise: their intervals do not overlap, or without
+/// intervals it is [`FACTOR_MIN`] times as high.
+pub fn is_beyond_noise(low: &Point, high: &Point) -> bool {
+    match (low.spread.as_slice(), high.spread.as_slice()) {
+        ([_, low_end], [high_end, _]) => low_end < high_end,
+        _ => high.y >= FACTOR_MIN * low.y,
+    }
+}
+
 /// Returns all points of some panels.
 pub(crate) fn points(panels: &[Panel]) -> impl Iterator<Item = &Point> {
     panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
@@ -328,23 +340,29 @@ impl Chart {
         places.into_iter().map(|at| (at, if at.fract() == 0.0 { at.to_string() } else { x.form.text(at) })).collect()
     }
 
-    /// Describes where the architectures differ most, with the lowest and the highest valid value at that position.
-    pub fn furthest_apart(&self, architectures: &[String]) -> String {
+    /// Describes where the architectures differ most, with the lowest and the highest valid value at that position. Ignores
+    /// positions where `differ` denies that these two values differ.
+    pub fn furthest_apart(
+        &self,
+        architectures: &[String],
+        differ: impl Fn(&Panel, f64, [(usize, &Point); 2]) -> bool,
+    ) -> String {
         let mut furthest: Option<(f64, String)> = None;
         for panel in &self.panels {
             let (x, y) = self.axes(panel);
             for (at, name) in self.places(panel) {
                 let points = panel.series.iter().flat_map(|it| it.points.iter().map(|point| (it.architecture, point)));
-                let here = points.filter(|(_, it)| it.is_valid() && it.x == at && it.y > 0.0);
-                let mut here: Vec<(usize, f64)> = here.map(|(architecture, it)| (architecture, it.y)).collect();
-                here.sort_by(|a, b| a.1.total_cmp(&b.1));
-                let (Some(least), Some(most)) = (here.first(), here.last()) else { continue };
-                let ratio = most.1 / least.1;
-                if least.0 == most.0 || furthest.as_ref().is_some_and(|(largest, _)| *largest >= ratio) {
+                let mut here: Vec<(usize, &Point)> =
+                    points.filter(|(_, it)| it.is_valid() && it.x == at && it.y > 0.0).collect();
+                here.sort_by(|a, b| a.1.y.total_cmp(&b.1.y));
+                let (Some(&least), Some(&most)) = (here.first(), here.last()) else { continue };
+                let ratio = most.1.y / least.1.y;
+                let is_further = furthest.as_ref().is_none_or(|(largest, _)| *largest < ratio);
+                if least.0 == most.0 || !is_further || !differ(panel, at, [least, most]) {
                     continue;
                 }
                 let place = if panel.title.is_empty() { String::new() } else { format!(", {}", panel.title) };
-                let value = |end: &(usize, f64)| format!("{} {}", architectures[end.0], y.form.text(end.1));
+                let value = |end: (usize, &Point)| format!("{} {}", architectures[end.0], y.form.text(end.1.y));
                 let text =
                     format!("Furthest apart at {name} {}{place}: {} and {}.", x.label, value(least), value(most));
                 furthest = Some((ratio, text));
@@ -381,6 +399,15 @@ mod tests {
                 assert!(axis.ticks.iter().all(|(at, _)| (axis.range[0]..=axis.range[1]).contains(at)), "{axis:?}");
             }
         }
+    }
+
+    #[test]
+    fn overlapping_intervals_are_within_the_noise() {
+        let point = |y: f64, spread: &[f64]| Point { spread: spread.to_vec(), ..Point::new(0.0, y) };
+        assert!(is_beyond_noise(&point(1.0, &[0.9, 1.1]), &point(1.3, &[1.2, 1.4])));
+        assert!(!is_beyond_noise(&point(1.0, &[0.5, 3.0]), &point(2.5, &[2.0, 4.0])));
+        assert!(!is_beyond_noise(&point(1.0, &[]), &point(1.9, &[])));
+        assert!(is_beyond_noise(&point(1.0, &[0.1, 0.5, 1.5, 9.0]), &point(2.0, &[0.1, 0.5, 1.5, 9.0])));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The data of figures: a run's summary along an axis of its workloads, and the trials of each row.
 
 use harness::model::{Run, TrialRecord, Workload};
-use stats::Distribution;
+use stats::{Distribution, Ratio};
 
-use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, points};
+use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};
 use crate::list::distinct;
 pub use crate::model::axis::Axis as Along;
 use crate::model::axis::apart;
 use crate::model::overload::labels;
-use crate::model::summary::{Comparison, Row, Summary, estimated};
+use crate::model::summary::{Comparison, Pair, Row, Summary, estimated};
 
 /// A run with its summary and its architectures.
 pub struct PlotData<'a> {
@@ -28,6 +28,12 @@ pub(crate) struct Group<'a> {
 
 /// A function that returns the value and the spread of a row's point.
 pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
+
+/// A function that returns the ratio of two rows by a figure's quantity; `None` if the quantity has no intervals.
+pub(crate) type Evidence = fn(&Pair) -> Option<Ratio>;
+
+/// The evidence of quantities without intervals.
+pub(crate) const NO_INTERVALS: Evidence = |_| None;
 
 impl<'a> PlotData<'a> {
     /// Collects the data of a run.
@@ -87,23 +93,31 @@ impl<'a> PlotData<'a> {
     }
 
     /// Draws five percentiles of a time for each row: see [`Self::rows`].
-    pub fn percentiles(&self, along: Along, label: &str, values: &[(&str, Value)]) -> Option<Chart> {
-        self.rows(along, Shape::Percentiles, (label, Form::Time), values)
+    pub(crate) fn percentiles(
+        &self,
+        along: Along,
+        label: &str,
+        values: &[(&str, Value)],
+        evidence: Evidence,
+    ) -> Option<Chart> {
+        self.rows(along, Shape::Percentiles, (label, Form::Time), values, evidence)
     }
 
     /// Draws a value for each row: see [`Self::rows`].
-    pub fn points(&self, along: Along, y: (&str, Form), value: Value) -> Option<Chart> {
-        self.rows(along, Shape::Points, y, &[("", value)])
+    pub(crate) fn points(&self, along: Along, y: (&str, Form), value: Value, evidence: Evidence) -> Option<Chart> {
+        self.rows(along, Shape::Points, y, &[("", value)], evidence)
     }
 
     /// Draws a point for each row, in a panel for each group and each of `values`, which are pairs of a title and a
-    /// function. The vertical axis has this label and form. Returns `None` without data.
-    pub fn rows(
+    /// function. The vertical axis has this label and form. The caption has only a difference beyond the noise. Returns `None`
+    /// without data.
+    pub(crate) fn rows(
         &self,
         along: Along,
         shape: Shape,
         (label, form): (&str, Form),
         values: &[(&str, Value)],
+        evidence: Evidence,
     ) -> Option<Chart> {
         let groups = self.groups(Some(along));
         let place = |workload: &Workload| (along.at(workload), along.at(workload).to_string());
@@ -111,6 +125,7 @@ impl<'a> PlotData<'a> {
         let mut names = distinct(members.map(|member| place(&member.workload)));
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut panels = Vec::new();
+        let mut titles = Vec::new();
         for group in &groups {
             for (of, value) in values {
                 let series = self.series(group, |comparison, row| {
@@ -121,6 +136,7 @@ impl<'a> PlotData<'a> {
                 });
                 let title: Vec<&str> = [*of, group.title.as_str()].into_iter().filter(|it| !it.is_empty()).collect();
                 panels.push(Panel::new(title.join(", "), series));
+                titles.push((title.join(", "), group));
             }
         }
         panels.retain(|panel| !panel.series.is_empty());
@@ -130,9 +146,16 @@ impl<'a> PlotData<'a> {
             Form::Time | Form::Bytes | Form::Times => Axis::log(label, form, TICKS_BESIDE, all),
             _ => Axis::linear(label, form, all),
         };
-        let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
-        let mut chart = Chart { words: String::new(), shape, x: Axis::names(along.label(), &names), y, panels };
-        chart.words = chart.furthest_apart(&self.architectures);
+        let texts: Vec<String> = names.iter().map(|(_, name)| name.clone()).collect();
+        let mut chart = Chart { words: String::new(), shape, x: Axis::names(along.label(), &texts), y, panels };
+        chart.words = chart.furthest_apart(&self.architectures, |panel, at, [low, high]| {
+            let of_panel = titles.iter().find(|(title, _)| *title == panel.title);
+            let mut members = of_panel.into_iter().flat_map(|(_, group)| &group.members);
+            let comparison = members.find(|it| place(&it.workload) == names[at as usize]);
+            let [one, other] = [low.0, high.0].map(|architecture| self.architectures[architecture].as_str());
+            let ratio = comparison.and_then(|it| it.pair(one, other)).and_then(evidence);
+            ratio.map_or_else(|| is_beyond_noise(low.1, high.1), |ratio| ratio.differs_from_one())
+        });
         Some(chart)
     }
 

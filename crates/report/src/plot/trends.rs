@@ -5,7 +5,7 @@ use stats::Estimate;
 use crate::list::distinct;
 use crate::model::history::{History, Trend, TrendPoint};
 use crate::model::stream;
-use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, points};
+use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};
 use crate::plot::plot_data::estimate;
 
 /// A figure of measurements that appear in several runs.
@@ -119,23 +119,26 @@ fn names(history: &History) -> (String, Vec<String>) {
     if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
 }
 
-/// The smallest change that the caption mentions, as a ratio.
-const MOVED_MIN: f64 = 1.05;
-
-/// Describes the largest change from the first to the newest run.
+/// Describes the largest change from the first to the newest run that is beyond the noise.
 fn words(architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let ends = ends.filter_map(|(panel, series)| {
         let (first, last) = (series.points.first()?, series.points.last()?);
         (first.x < last.x).then_some((panel, series.architecture, first, last))
     });
-    let moved = |it: &(&Panel, usize, &Point, &Point)| (it.3.y / it.2.y).ln().abs();
-    let Some((panel, architecture, first, last)) = ends.max_by(|a, b| moved(a).total_cmp(&moved(b))) else {
+    let ends: Vec<(&Panel, usize, &Point, &Point)> = ends.collect();
+    if ends.is_empty() {
         return "No measurement was repeated on the same host.".into();
-    };
-    if moved(&(panel, architecture, first, last)) < MOVED_MIN.ln() {
-        return format!("No figure changed by a factor of {MOVED_MIN} or more from its first to its newest run.");
     }
+    let moved = |it: &(&Panel, usize, &Point, &Point)| (it.3.y / it.2.y).ln().abs();
+    let has_changed = |(.., first, last): &(&Panel, usize, &Point, &Point)| {
+        is_beyond_noise(first, last) || is_beyond_noise(last, first)
+    };
+    let Some((panel, architecture, first, last)) =
+        ends.into_iter().filter(has_changed).max_by(|a, b| moved(a).total_cmp(&moved(b)))
+    else {
+        return "No figure changed by more than its noise from its first to its newest run.".into();
+    };
     let (name, form) = (&architectures[architecture], figure.form);
     format!("{name} at {} changed most: from {} to {}.", panel.title, form.text(first.y), form.text(last.y))
 }

@@ -4,8 +4,8 @@ use harness::model::VerdictKind;
 use stats::Histogram;
 
 use crate::format;
-use crate::model::summary::merged;
-use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines, points};
+use crate::model::summary::{Row, merged};
+use crate::plot::chart::{Axis, Chart, FACTOR_MIN, Form, Point, Shape, TICKS_BELOW, nines, points};
 use crate::plot::plot_data::PlotData;
 
 /// The end of the axis, in nines.
@@ -24,14 +24,22 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     })?;
     let top = points(&panels).map(|point| point.y).fold(1.0, f64::max);
     let x = Axis::log("service time", Form::Time, TICKS_BELOW, points(&panels).map(|point| point.x));
-    let rows = data.summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (it, row)));
-    let tails = rows
-        .filter(|(_, row)| row.is_ranked() && !row.is_client_tail(0.999))
-        .filter_map(|(comparison, row)| Some((row.service?.p999_ns as f64, row.label(), &comparison.title)));
-    let words = tails.max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(p999_ns, label, title)| {
-        format!("The longest tail: {label} answers 99.9 % within {} at {title}.", format::time(p999_ns))
-    });
+    let words = longest_tail(data).unwrap_or_default();
     Some(Chart { words, shape: Shape::Line, x, y: Axis::nines("requests answered", top), panels })
+}
+
+/// Describes the longest tail, if it is [`FACTOR_MIN`] times as long as the shortest under the same workload.
+fn longest_tail(data: &PlotData<'_>) -> Option<String> {
+    let ends = data.summary.comparisons.iter().filter_map(|comparison| {
+        let known = comparison.rows.iter().filter(|row| row.is_ranked() && !row.is_client_tail(0.999));
+        let mut tails: Vec<(f64, &Row)> = known.filter_map(|row| Some((row.service?.p999_ns as f64, row))).collect();
+        tails.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Some((*tails.first()?, *tails.last()?, comparison))
+    });
+    let differing = ends.filter(|(shortest, longest, _)| longest.0 >= FACTOR_MIN * shortest.0);
+    let (_, (p999_ns, row), comparison) = differing.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let (name, time, title) = (&row.label, format::time(p999_ns), &comparison.title);
+    Some(format!("The longest tail: {name} answers 99.9 % within {time} at {title}."))
 }
 
 /// Returns points of the cumulative distribution, without points that look like the previous one.

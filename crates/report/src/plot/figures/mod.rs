@@ -8,9 +8,15 @@ mod ranking;
 use harness::model::Workload;
 
 use super::chart::{Chart, Form, Shape};
-use super::plot_data::{Along, PlotData, Value, estimate, percentiles, servers, service};
+use super::plot_data::{Along, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};
 use crate::model::stream;
 use crate::model::summary::Row;
+
+/// The name of the figure with the ratios to the best.
+pub const RANKING: &str = "ranking";
+
+/// The number of figures that follow the ranking at the top of a page.
+pub const FIRST: usize = 4;
 
 /// A row of [`FIGURES`].
 #[derive(Debug)]
@@ -25,10 +31,10 @@ pub struct FigureSpec {
     pub draw: fn(&PlotData<'_>) -> Option<Chart>,
 }
 
-/// All figures.
+/// All figures. A page opens with the ranking and the first [`FIRST`] of the others that its run has.
 pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
-        name: "ranking",
+        name: RANKING,
         title: "Ratio to the best",
         about: "Each architecture's metric divided by the best metric under the same workload, the best first. The bar is the \
                 95 % interval; a marker without a bar has none. The vertical line is at the best, 1x. If a bar crosses it, the \
@@ -41,26 +47,7 @@ pub const FIGURES: &[FigureSpec] = &[
         title: "Bandwidth",
         about: "Bytes of bursts per second over all connections, counted at the receiver: the geometric mean of repeats, with \
                 its 95 % interval. Rows that are not ranked show the mean.",
-        draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth),
-    },
-    FigureSpec {
-        name: "bandwidth-idle",
-        title: "Bandwidth against idle connections",
-        about: "The total bandwidth against the number of connections without traffic.",
-        draw: |data| {
-            let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
-            let is_drawn = data.size() == Along::Idle || !differ;
-            if is_drawn { None } else { data.points(Along::Idle, ("bandwidth", Form::Bandwidth), bandwidth) }
-        },
-    },
-    FigureSpec {
-        name: "fairness",
-        title: "Fairness among connections",
-        about: "Jain's index of the bytes of each connection, in the least fair repeat: 100 % if all connections moved the \
-                same number of bytes, 1/n if one of n connections moved all.",
-        draw: |data| {
-            data.points(data.size(), ("fairness", Form::Share), |_, row| plain(row.stream.map(|it| it.fairness)))
-        },
+        draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth, |pair| Some(pair.ratio)),
     },
     FigureSpec {
         name: "throughput",
@@ -69,14 +56,16 @@ pub const FIGURES: &[FigureSpec] = &[
                 the mean.",
         draw: |data| {
             let data = data.without_streams().filter(|data| data.is_closed())?;
-            data.points(data.size(), ("transactions per second", Form::Number), rate)
+            data.points(data.size(), ("transactions per second", Form::Number), rate, |pair| pair.rate)
         },
     },
     FigureSpec {
-        name: "bandwidth-over-time",
-        title: "Bandwidth over the window",
-        about: "The server's count in each 32nd part of the measured window: the median of repeats.",
-        draw: over_window::bandwidth,
+        name: "overload",
+        title: "Goodput under overload",
+        about: "Requests answered in time per second, relative to the capacity of the server, and as a fainter line the offered rate. \
+                Each request counts at its planned time. A server that degrades gracefully stays near 100 % during the pulse, and \
+                returns to the offered rate soon after it.",
+        draw: overload::draw,
     },
     FigureSpec {
         name: "service-time",
@@ -85,7 +74,7 @@ pub const FIGURES: &[FigureSpec] = &[
                 connections if only these differ). Each mark has five percentiles: the thin line goes from p1 to p99, the broad \
                 one from p25 to p75, and the marker is the median. If the client may have caused the p99, the thin line ends at \
                 p75.",
-        draw: |data| data.percentiles(data.size(), "service time", &[("", |_, row| service(row))]),
+        draw: |data| data.percentiles(data.size(), "service time", &SERVICE, |pair| pair.p50),
     },
     FigureSpec {
         name: "latency",
@@ -93,7 +82,35 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "Five percentiles of the service time against the planned rate.",
         draw: |data| {
             data.open().filter(|data| data.groups(Some(Along::Rate)).iter().any(|group| group.members.len() > 1))?;
-            data.percentiles(Along::Rate, "service time", &[("", |_, row| service(row))])
+            data.percentiles(Along::Rate, "service time", &SERVICE, |pair| pair.p50)
+        },
+    },
+    FigureSpec {
+        name: "cpu",
+        title: "CPU time per request",
+        about: "The sum over all threads and processes of the server.",
+        draw: |data| {
+            let cpu_ns = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.cpu_ns_per_request));
+            data.without_streams()?
+                .points(data.size(), ("CPU time per request", Form::Time), cpu_ns, |pair| pair.cpu_per_request)
+        },
+    },
+    FigureSpec {
+        name: "cpu-gigabyte",
+        title: "CPU time per gigabyte",
+        about: "The sum over all threads and processes of the server, for 1 000 000 000 bytes of streams.",
+        draw: |data| {
+            let cpu_ns = |_: &Workload, row: &Row| plain(row.stream?.cpu_ns_per_gigabyte);
+            data.points(data.size(), ("CPU time per gigabyte", Form::Time), cpu_ns, NO_INTERVALS)
+        },
+    },
+    FigureSpec {
+        name: "memory",
+        title: "Memory per connection",
+        about: "User memory of the server, and kernel memory of the host for both ends of a connection, unless other activity \
+                of the host hides it.",
+        draw: |data| {
+            data.rows(data.size(), Shape::Points, ("memory per connection", Form::Bytes), &MEMORY, NO_INTERVALS)
         },
     },
     FigureSpec {
@@ -102,6 +119,35 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "The share of requests that were answered within a time. Each step upwards adds a nine: 90 %, 99 %, up to \
                 99.999 % with enough requests.",
         draw: distribution::draw,
+    },
+    FigureSpec {
+        name: "bandwidth-idle",
+        title: "Bandwidth against idle connections",
+        about: "The total bandwidth against the number of connections without traffic.",
+        draw: |data| {
+            let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
+            let is_drawn = data.size() == Along::Idle || !differ;
+            if is_drawn {
+                return None;
+            }
+            data.points(Along::Idle, ("bandwidth", Form::Bandwidth), bandwidth, |pair| Some(pair.ratio))
+        },
+    },
+    FigureSpec {
+        name: "fairness",
+        title: "Fairness among connections",
+        about: "Jain's index of the bytes of each connection, in the least fair repeat: 100 % if all connections moved the \
+                same number of bytes, 1/n if one of n connections moved all.",
+        draw: |data| {
+            let fairness = |_: &Workload, row: &Row| plain(row.stream.map(|it| it.fairness));
+            data.points(data.size(), ("fairness", Form::Share), fairness, NO_INTERVALS)
+        },
+    },
+    FigureSpec {
+        name: "bandwidth-over-time",
+        title: "Bandwidth over the window",
+        about: "The server's count in each 32nd part of the measured window: the median of repeats.",
+        draw: over_window::bandwidth,
     },
     FigureSpec {
         name: "time",
@@ -118,19 +164,14 @@ pub const FIGURES: &[FigureSpec] = &[
         draw: over_window::rates,
     },
     FigureSpec {
-        name: "overload",
-        title: "Goodput under overload",
-        about: "Requests answered in time per second, relative to the capacity of the server, and as a fainter line the offered rate. \
-                Each request counts at its planned time. A server that degrades gracefully stays near 100 % during the pulse, and \
-                returns to the offered rate soon after it.",
-        draw: overload::draw,
-    },
-    FigureSpec {
         name: "lag",
         title: "Send delay of the client",
         about: "Five percentiles of the time from the planned to the actual send. This time should be small compared with the \
                 service time, and equal for all architectures.",
-        draw: |data| data.open()?.percentiles(data.size(), "send delay", &[("", |_, row| percentiles(row.send_delay))]),
+        draw: |data| {
+            let send_delay: [(&str, Value); 1] = [("", |_, row| percentiles(row.send_delay))];
+            data.open()?.percentiles(data.size(), "send delay", &send_delay, NO_INTERVALS)
+        },
     },
     FigureSpec {
         name: "rate",
@@ -139,25 +180,7 @@ pub const FIGURES: &[FigureSpec] = &[
                 client-limited.",
         draw: |data| {
             let share = |workload: &Workload, row: &Row| plain(Some(row.rate_achieved_per_s? / workload.rate_per_s?));
-            data.open()?.points(Along::Rate, ("achieved / planned rate", Form::Share), share)
-        },
-    },
-    FigureSpec {
-        name: "cpu",
-        title: "CPU time per request",
-        about: "The sum over all threads and processes of the server.",
-        draw: |data| {
-            let cpu_ns = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.cpu_ns_per_request));
-            data.without_streams()?.points(data.size(), ("CPU time per request", Form::Time), cpu_ns)
-        },
-    },
-    FigureSpec {
-        name: "cpu-gigabyte",
-        title: "CPU time per gigabyte",
-        about: "The sum over all threads and processes of the server, for 1 000 000 000 bytes of streams.",
-        draw: |data| {
-            let cpu_ns = |_: &Workload, row: &Row| plain(row.stream?.cpu_ns_per_gigabyte);
-            data.points(data.size(), ("CPU time per gigabyte", Form::Time), cpu_ns)
+            data.open()?.points(Along::Rate, ("achieved / planned rate", Form::Share), share, NO_INTERVALS)
         },
     },
     FigureSpec {
@@ -166,7 +189,7 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "Voluntary and involuntary context switches of the server.",
         draw: |data| {
             let switches = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.switches_per_request));
-            data.without_streams()?.points(data.size(), ("switches per request", Form::Number), switches)
+            data.without_streams()?.points(data.size(), ("switches per request", Form::Number), switches, NO_INTERVALS)
         },
     },
     FigureSpec {
@@ -175,24 +198,24 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "The server's own count, which excludes calls of async runtimes.",
         draw: |data| {
             let syscalls = |_: &Workload, row: &Row| plain(row.cost.as_ref()?.syscalls_per_request);
-            data.without_streams()?.points(data.size(), ("system calls per request", Form::Number), syscalls)
+            data.without_streams()?.points(
+                data.size(),
+                ("system calls per request", Form::Number),
+                syscalls,
+                NO_INTERVALS,
+            )
         },
-    },
-    FigureSpec {
-        name: "memory",
-        title: "Memory per connection",
-        about: "User memory of the server, and kernel memory of the host for both ends of a connection, unless other activity \
-                of the host hides it.",
-        draw: |data| data.rows(data.size(), Shape::Points, ("memory per connection", Form::Bytes), &MEMORY),
     },
     FigureSpec {
         name: "kernel",
         title: "Times by the kernel's timestamps",
         about: "From the client's time of sending to the driver's (t2k − t2), from the response's arrival to the client's \
                 reading of it (t3 − t3k), and the service time between the two kernel timestamps; five percentiles each.",
-        draw: |data| data.percentiles(data.size(), "time", &KERNEL),
+        draw: |data| data.percentiles(data.size(), "time", &KERNEL, NO_INTERVALS),
     },
 ];
+
+const SERVICE: [(&str, Value); 1] = [("", |_, row| service(row))];
 
 const MEMORY: [(&str, Value); 2] = [
     ("user memory", |_, row| plain(Some(row.cost.as_ref()?.memory_user_bytes_per_connection?.max(1.0)))),

@@ -7,7 +7,7 @@ use stats::interval;
 use crate::format;
 use crate::list::ends;
 use crate::model::stream;
-use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Shape, TICKS_BESIDE, points};
+use crate::plot::chart::{Axis, Chart, FACTOR_MIN, Form, Panel, Point, Shape, TICKS_BESIDE, points};
 use crate::plot::plot_data::PlotData;
 
 fn since_begin(panels: &[Panel]) -> Axis {
@@ -55,7 +55,7 @@ pub(super) fn service_time(data: &PlotData<'_>) -> Option<Chart> {
         let (low, high) = ends(series.points.iter().map(|point| point.y))?;
         Some((low, high, panel, series.architecture))
     });
-    let widest = ranges.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    let widest = ranges.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0))).filter(|it| it.1 >= FACTOR_MIN * it.0);
     let words = widest.map_or_else(String::new, |(low, high, panel, architecture)| {
         let at = if panel.title.is_empty() { String::new() } else { format!(" at {}", panel.title) };
         let name = &data.architectures[architecture];

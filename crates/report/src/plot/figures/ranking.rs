@@ -26,15 +26,22 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
             panels.push((group.title, rows));
         }
     }
+    if panels.is_empty() {
+        return None;
+    }
     let ratios =
         || panels.iter().flat_map(|(title, rows)| rows.iter().filter_map(move |row| Some((title, row, row.ratio?))));
     let x = axis(
         label,
         ratios().flat_map(|(_, _, it)| [it.ratio].into_iter().chain(it.interval.into_iter().flat_map(both))),
     );
-    let (title, row, widest) = ratios().max_by(|a, b| a.2.ratio.ln().abs().total_cmp(&b.2.ratio.ln().abs()))?;
-    let place = if title.is_empty() { String::new() } else { format!(" at {title}") };
-    let words = format!("Furthest from the best: {}{place}, {}.", row.label, Form::Times.text(widest.ratio));
+    let widest = ratios()
+        .filter(|(_, _, it)| it.differs_from_one())
+        .max_by(|a, b| a.2.ratio.ln().abs().total_cmp(&b.2.ratio.ln().abs()));
+    let words = widest.map_or_else(String::new, |(title, row, ratio)| {
+        let place = if title.is_empty() { String::new() } else { format!(" at {title}") };
+        format!("Furthest from the best: {}{place}, {}.", row.label, Form::Times.text(ratio.ratio))
+    });
     let panel = |(title, rows): (String, Vec<&Row>)| {
         let names: Vec<String> = rows.iter().rev().map(|row| row.label()).collect();
         let series = rows.iter().rev().zip(0u32..).filter_map(|(row, y)| {

@@ -1,0 +1,218 @@
+//! The gallery: pictures of stored runs in `docs/gallery`, and the page that shows them.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use xtask::root;
+
+/// Draws the gallery from stored runs
+///
+/// docs/gallery/README.md lists the commands that make the runs. Without its run, a section keeps the pictures that it has
+#[derive(clap::Args, Debug)]
+pub struct Gallery {
+    /// Folder of the runs
+    #[arg(default_value = "results")]
+    results: PathBuf,
+}
+
+/// A section of the gallery.
+struct Section {
+    title: &'static str,
+    about: &'static str,
+    /// The folder of its pictures in the gallery.
+    name: &'static str,
+    /// The folder of its runs in the results.
+    run: &'static str,
+    /// The command that makes the runs.
+    command: &'static str,
+    source: Source,
+}
+
+enum Source {
+    /// A run, and the names of its figures to show.
+    Run(&'static [&'static str]),
+    /// A decision map, shown as text.
+    Map,
+    /// All figures of a paper.
+    Paper,
+}
+
+const SECTIONS: &[Section] = &[
+    Section {
+        title: "epoll or io_uring?",
+        about: "One loop each, with few and with many connections. The rows of io_uring differ in the flags for task work and in polling.",
+        name: "io_uring",
+        run: "io_uring",
+        command: "muxbench compare --arch epoll,epoll-et,io_uring,io_uring-plain,io_uring-coop,io_uring-poll \\\n    \
+                  -c 100,1k -r 8k --response 1KiB --output results/io_uring",
+        source: Source::Run(&["ranking", "service-time", "cpu", "syscalls"]),
+    },
+    Section {
+        title: "A decision map",
+        about: "Which architecture wins under which traffic. Several names are a tie.",
+        name: "atlas",
+        run: "atlas",
+        command: "muxbench atlas --output results/atlas",
+        source: Source::Map,
+    },
+    Section {
+        title: "kawai2008",
+        about: "Processes, threads, select, poll and epoll, from 400 to 10 000 connections.",
+        name: "kawai2008",
+        run: "reproduce-kawai2008-quick",
+        command: "muxbench reproduce kawai2008",
+        source: Source::Paper,
+    },
+    Section {
+        title: "kawai2006",
+        about: "Popular and unpopular connections.",
+        name: "kawai2006",
+        run: "reproduce-kawai2006-quick",
+        command: "muxbench reproduce kawai2006",
+        source: Source::Paper,
+    },
+    Section {
+        title: "maharjan2012",
+        about: "Idle connections and many UDP ports.",
+        name: "maharjan2012",
+        run: "reproduce-maharjan2012-quick",
+        command: "muxbench reproduce maharjan2012",
+        source: Source::Paper,
+    },
+    Section {
+        title: "voras2009",
+        about: "Models with several threads, on a memory cache.",
+        name: "voras2009",
+        run: "reproduce-voras2009-quick",
+        command: "muxbench reproduce voras2009",
+        source: Source::Paper,
+    },
+    Section {
+        title: "welsh2001",
+        about: "Bandwidth over many connections, without and with idle ones.",
+        name: "welsh2001",
+        run: "reproduce-welsh2001-quick",
+        command: "muxbench reproduce welsh2001",
+        source: Source::Paper,
+    },
+];
+
+/// Draws the sections whose runs are stored, and writes the page.
+pub fn draw(gallery: &Gallery, muxbench: &Path) -> anyhow::Result<()> {
+    let folder = root().join("docs/gallery");
+    for section in SECTIONS {
+        let (run, pictures) = (gallery.results.join(section.run), folder.join(section.name));
+        if !run.exists() {
+            println!("{}: no {}", section.title, run.display());
+            continue;
+        }
+        if pictures.exists() {
+            fs::remove_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
+        }
+        fs::create_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
+        section.draw(muxbench, &run, &pictures)?;
+        println!("{}: {} files", section.title, shown(&pictures)?.len());
+    }
+    let page = folder.join("README.md");
+    fs::write(&page, text(&folder)?).with_context(|| page.display().to_string())
+}
+
+impl Section {
+    /// Draws the stored run into the folder `pictures`.
+    fn draw(&self, muxbench: &Path, run: &Path, pictures: &Path) -> anyhow::Result<()> {
+        let mut command = Command::new(muxbench);
+        match self.source {
+            Source::Run(_) => command.arg("report").arg(run).arg("--figures").arg(pictures),
+            Source::Map => command.args(["atlas", "--merge"]).arg(run),
+            Source::Paper => {
+                command.args(["reproduce", self.name, "--quiet", "--output"]).arg(run).arg("--figures").arg(pictures)
+            }
+        };
+        let output = command.output().with_context(|| format!("cannot run {}", muxbench.display()))?;
+        ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+        match self.source {
+            Source::Map => fs::write(pictures.join("map.txt"), output.stdout)?,
+            Source::Run(kept) => retain(pictures, |path| {
+                path.extension() == Some(OsStr::new("svg"))
+                    && path.file_stem().is_some_and(|name| kept.iter().any(|it| *it == name))
+            })?,
+            Source::Paper => retain(pictures, |path| path.extension() == Some(OsStr::new("svg")))?,
+        }
+        Ok(())
+    }
+}
+
+fn retain(folder: &Path, is_kept: impl Fn(&Path) -> bool) -> anyhow::Result<()> {
+    let paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    paths.iter().filter(|path| !is_kept(path)).try_for_each(fs::remove_file)?;
+    Ok(())
+}
+
+/// Returns the files of a section's folder, in the order of the page.
+fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !pictures.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(["svg", "txt"]
+        .map(|extension| xtask::files(pictures, extension))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?
+        .concat())
+}
+
+/// Returns the page of the pictures in `folder`.
+fn text(folder: &Path) -> anyhow::Result<String> {
+    let mut page = "# Gallery\n\nFigures of stored runs, each with the command that made its run. `cargo xtask gallery` draws all of them, and writes \
+                    this page. The figures are those of one machine: compare shapes and ratios, not times.\n"
+        .to_owned();
+    for section in SECTIONS {
+        let Section { title, about, command, .. } = section;
+        let _ = write!(page, "\n## {title}\n\n{about}\n\n```console\n$ {command}\n```\n");
+        let files = shown(&folder.join(section.name))?;
+        if files.is_empty() {
+            page += "\nThis section has no stored run yet.\n";
+        }
+        for path in files {
+            let content = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            let _ = if path.extension() == Some(OsStr::new("svg")) {
+                let title =
+                    content.split_once("</text>").map_or("", |(before, _)| before.rsplit('>').next().unwrap_or(""));
+                write!(page, "\n![{title}]({}/{file})\n", section.name)
+            } else {
+                write!(page, "\n```text\n{}\n```\n", content.trim_end())
+            };
+        }
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_shows_the_pictures_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, content) in [
+            ("io_uring/cpu.svg", "<svg><rect/><text x=\"1\">CPU time</text><text>more</text></svg>"),
+            ("io_uring/other.png", ""),
+            ("atlas/map.txt", "a map\n\n"),
+        ] {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let page = text(folder.path()).unwrap();
+        for words in ["\n![CPU time](io_uring/cpu.svg)\n", "```text\na map\n```\n", "$ muxbench reproduce welsh2001\n"]
+        {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(!page.contains("other.png"));
+        assert_eq!(page.matches("no stored run yet").count(), SECTIONS.len() - 2);
+    }
+}

@@ -1,0 +1,67 @@
+//! Tasks with dependencies that tests do not need.
+
+use std::path::{Path, PathBuf};
+
+use crate::{bench, command, gallery, hostile, lighthouse, packages, picture, soak};
+
+/// A task besides tests and checks.
+#[derive(Debug, clap::Subcommand)]
+pub enum Tool {
+    /// Builds the book in target/book and prints the folder of its pages
+    Book,
+    /// Judges pages and the book by Lighthouse: accessibility and best practices
+    Lighthouse,
+    Picture(picture::Picture),
+    Gallery(gallery::Gallery),
+    /// Prints the files of each crate that use each other, with the used names
+    Cycles,
+    /// Builds static programs and their packages (archives, Debian, OCI image, Python wheels) in target/package
+    Package,
+    Soak(soak::Soak),
+    /// Runs hostile clients in a separate process, for benches and the soak
+    #[command(hide = true)]
+    Hostile,
+    Bench(bench::Bench),
+}
+
+impl Tool {
+    /// Runs the task.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let print = |path: &Path| println!("{}", path.display());
+        match self {
+            Self::Book => book().map(|folder| print(&folder)),
+            Self::Lighthouse => book().and_then(|folder| lighthouse::run(&debug_muxbench(), &folder)),
+            Self::Picture(picture) => build().and_then(|()| picture::draw(picture, &debug_muxbench())),
+            Self::Gallery(gallery) => build().and_then(|()| gallery::draw(gallery, &debug_muxbench())),
+            Self::Cycles => print_cycles(),
+            Self::Package => packages::build().map(|folder| print(&folder)),
+            Self::Soak(soak) => soak::run(soak),
+            Self::Hostile => hostile::act(),
+            Self::Bench(bench) => bench::run(bench),
+        }
+    }
+}
+
+/// Builds the muxbench of this workspace, with the features of tests, so that it shares their dependencies.
+fn build() -> anyhow::Result<()> {
+    let mut build = command::cargo();
+    build.args(["build", "--quiet", "--workspace", "--all-features", "--locked", "--bins"]).current_dir(xtask::root());
+    command::run(&mut build)
+}
+
+fn debug_muxbench() -> PathBuf {
+    xtask::root().join("target/debug/muxbench")
+}
+
+/// Builds the book with the muxbench of this workspace.
+fn book() -> anyhow::Result<PathBuf> {
+    build()?;
+    xtask::book::build(&debug_muxbench(), &xtask::root().join("target/book"))
+}
+
+fn print_cycles() -> anyhow::Result<()> {
+    for (name, cycles) in xtask::cycles::of_workspace(xtask::root())? {
+        cycles.iter().for_each(|cycle| println!("{name}: {cycle}"));
+    }
+    Ok(())
+}
