@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use harness::model::{Run, Trial};
-use harness::spec::units::{Share, Size, Sizes, Time};
+use harness::spec::stall::Stall;
+use harness::spec::units::{Share, Size, Sizes, Time, Work};
 use report::text::{Medium, table};
 use serde::Serialize;
 
@@ -170,6 +171,24 @@ pub const SERVERS: Aspect = Aspect {
         })
     },
 };
+
+pub const ACCEPT: Aspect = Aspect {
+    name: "accept strategies",
+    of: |series, run| {
+        each(run, |trial| {
+            let name = trial.serve.ours()?.accept.to_string();
+            Some((series.iter().position(|it| *it == name).unwrap_or(series.len()) as f64, name))
+        })
+    },
+};
+
+pub const WORK: Aspect = Aspect {
+    name: "work of a request",
+    of: |_, run| each(run, |trial| word(trial.workload.work.map_or("none".into(), |work| Work(work).to_string()))),
+};
+
+pub const STALL: Aspect =
+    Aspect { name: "stalls", of: |_, run| each(run, |trial| word(Stall(trial.serve.ours()?.stall?).to_string())) };
 
 pub const QUEUE: Aspect =
     Aspect { name: "event queue", of: |_, run| queue::of([run]).into_iter().map(str::to_owned).collect() };

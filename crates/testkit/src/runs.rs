@@ -21,6 +21,7 @@ use stats::Histogram;
 use wire::ServiceSpec;
 
 use crate::load_report::load_report;
+use crate::values::Threads;
 
 /// Returns latencies within 10 % of `around_ns`.
 fn around(around_ns: u64) -> Measured {
@@ -402,6 +403,13 @@ pub fn run_of_experiment(name: &str) -> Run {
         let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
         load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
         load.rate_asked_per_s = workload.rate_per_s;
+        if let Some(accept) = trial.serve.ours().map(|serve| serve.accept).filter(|it| *it != server::Accept::default())
+        {
+            let connections = 10.0 * (1.0 + f64::from(accept as u8)) + f64::from(trial.repeat);
+            let server = record.server.as_mut().expect("every record has server counters");
+            Threads { connections, cpu: connections / 1e3, hung: 0.01, steering: connections / 1e4 }.apply(server);
+        }
+        let load = record.load.as_mut().expect("every record has a load report");
         if workload.service.stream().is_some() {
             load.stream = Some(StreamReport {
                 bytes: most_per_s as u64 * 10_000,
