@@ -6,7 +6,7 @@
 
 use harness::model::Workload;
 use harness::spec::transport::Transport;
-use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
+use report::plot::chart::{Form, Mark, Panel, Series, Shape};
 
 use crate::claims::{
     self, Axis, CONNECTION_SPREAD, CPU_PER_REQUEST, CPU_SPREAD, Claim, HUNG, Is, Metric, NEAR, SERVICE_MEAN,
@@ -222,8 +222,8 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("TLS, compression, regular expressions")
         .meaning("as long in each strategy, but without CPU time"),
     setup::STALL
-        .of(&["hermes2025-stall"])
         .authors("workers that hang in production")
+        .of(&["hermes2025-stall"])
         .meaning("one worker, at regular times"),
 ];
 
