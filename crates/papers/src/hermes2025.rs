@@ -141,8 +141,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "5",
         title: "A worker that hangs",
-        about: "Share of the connections that waited for a worker that hung for 200 ms of each second. Without steering, a quarter of \
-                a fifth of the connections does. The paper counts hangs of workers: 99.8 % fewer a day.",
+        about: "Share of the connections that waited for a worker that hung for 200 ms of each second. With reuseport about 5 % do: a \
+                quarter of the connections, for a fifth of the time. The paper counts hangs of workers: 99.8 % fewer a day.",
         experiments: &["hermes2025-stall"],
         draw: |here, deviation_of| {
             let y = Scale { label: "share of hung connections", form: Form::Share, kind: Kind::Linear };

@@ -258,7 +258,10 @@ pub const TRAFFIC: Aspect = Aspect {
             let http = workload.http.as_ref().map(|http| &http.targets);
             let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
             let body = body.map(|bytes| format!(" with responses of {bytes} B"));
-            let requests = workload.requests_per_connection.map(|count| format!(", {count} requests on a connection"));
+            let requests = workload.requests_per_connection.map(|count| match count {
+                1 => ", 1 request on a connection".to_owned(),
+                _ => format!(", {count} requests on a connection"),
+            });
             let records = workload.kv.as_ref().map(|kv| {
                 let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
                 format!(" with {} records of {sizes}, {} reads", kv.records, report::format::percent(kv.get_share))

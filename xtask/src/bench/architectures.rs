@@ -66,7 +66,7 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
         let workload = number.checked_sub(1).and_then(|at| WORKLOADS.get(at));
         let &(heading, flags, is_separate) =
             workload.with_context(|| format!("no workload {number}: use 1 to {}", WORKLOADS.len()))?;
-        println!("\n### {number}. {heading}\n\n`muxbench compare {flags} --arch {BASE},...`, {count} repeats\n");
+        println!("\n### {number}. {heading}\n\n`muxbench compare {flags} --arch all`, {count} repeats\n");
         println!(
             "| architecture | valid repeats | beside `{BASE}` | requests/s | p50 µs | p99 µs | CPU µs a request | system calls a \
              request | switches a request |\n|---|{}",

@@ -108,7 +108,12 @@ pub fn points(
     let point = |cell: &Cell| {
         let found = cell.estimate()?;
         let (y, spread) = estimate(found.value, found.interval);
-        Some(Point { spread, ..Point::new(along.at(&cell.workload), y) })
+        // As in a row of a run: one saturated or failed repeat disqualifies it.
+        let disqualifies = |kind: &&VerdictKind| {
+            matches!(kind, VerdictKind::Saturated | VerdictKind::Failed) && !(metric.counts)(**kind)
+        };
+        let verdict = cell.verdicts.iter().filter(disqualifies).max().copied().unwrap_or(VerdictKind::Valid);
+        Some(Point { spread, verdict, ..Point::new(along.at(&cell.workload), y) })
     };
     cells(runs, deviation_of, &[label], only, metric).iter().filter_map(point).collect()
 }

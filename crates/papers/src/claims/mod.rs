@@ -261,7 +261,8 @@ pub struct Finding {
 }
 
 pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
-    let name = trial.label();
+    let names = [trial.label(), trial.architecture.to_string()];
+    let is_one = |servers: &[&str]| names.iter().any(|name| queue::position(servers, name).is_some());
     let mut statements = claims.iter().flat_map(|claim| claim.statements);
-    statements.any(|it| queue::position(it.architectures, &name).is_some() && (it.only)(&trial.workload))
+    statements.any(|it| is_one(it.architectures) && (it.only)(&trial.workload))
 }

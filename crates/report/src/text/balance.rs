@@ -67,7 +67,7 @@ mod tests {
         }
         let all = text(&run);
         assert!(
-            all.contains("hung") && all.contains("21") && all.contains("steering") && all.contains("1.00 %"),
+            all.contains("hung") && all.contains("84") && all.contains("steering") && all.contains("1.00 %"),
             "{all}"
         );
     }
