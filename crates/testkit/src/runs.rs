@@ -399,17 +399,11 @@ pub fn run_of_experiment(name: &str) -> Run {
         let service_ns = 40_000 + if is_scan { 500 * u64::from(watched) } else { 100 * threads };
         let verdict = if trial.index % 7 == 3 { VerdictKind::Saturated } else { VerdictKind::Valid };
         let mut record = record(trial, service_ns, verdict, if verdict == VerdictKind::Valid { "" } else { "made up" });
+        Threads::made_up(trial, &mut record);
         let load = record.load.as_mut().expect("every record has a load report");
         let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
         load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
         load.rate_asked_per_s = workload.rate_per_s;
-        if let Some(accept) = trial.serve.ours().map(|serve| serve.accept).filter(|it| *it != server::Accept::default())
-        {
-            let connections = 10.0 * (1.0 + f64::from(accept as u8)) + f64::from(trial.repeat);
-            let server = record.server.as_mut().expect("every record has server counters");
-            Threads { connections, cpu: connections / 1e3, hung: 0.01, steering: connections / 1e4 }.apply(server);
-        }
-        let load = record.load.as_mut().expect("every record has a load report");
         if workload.service.stream().is_some() {
             load.stream = Some(StreamReport {
                 bytes: most_per_s as u64 * 10_000,

@@ -6,7 +6,7 @@ use harness::model::{Run, Trial, TrialRecord, VerdictKind};
 use harness::spec::interleave::Interleave;
 use load::report::{ChurnReport, Measured, PARTS, StreamReport};
 use server::metrics::counters::ThreadFigures;
-use server::{Moved, ServerCounters};
+use server::{Accept, Moved, ServerCounters};
 use stats::Histogram;
 
 use crate::load_report::HEALTHY;
@@ -53,6 +53,14 @@ impl Threads {
     pub fn times(self, factor: f64) -> Self {
         let Self { connections, cpu, hung, steering } = self;
         Self { connections: connections * factor, cpu: cpu * factor, hung: hung * factor, steering: steering * factor }
+    }
+
+    /// Adds values to a record whose network threads accept; they differ by the accept strategy and the repeat.
+    pub(crate) fn made_up(trial: &Trial, record: &mut TrialRecord) {
+        let accept = trial.serve.ours().map_or(Accept::Single, |serve| serve.accept);
+        let connections = 10.0 * (1.0 + f64::from(accept as u8)) + f64::from(trial.repeat);
+        let threads = Self { connections, cpu: connections / 1e3, hung: 0.01, steering: connections / 1e4 };
+        record.server.iter_mut().filter(|_| accept != Accept::Single).for_each(|server| threads.apply(server));
     }
 
     /// Changes the counters of a server to two network threads with these values.
