@@ -12,6 +12,7 @@ mod clients;
 mod comparison;
 mod figure;
 mod grid;
+mod hermes2025;
 pub mod html;
 mod impossible;
 mod kawai2006;
@@ -153,6 +154,27 @@ pub const PAPERS: &[Paper] = &[
         figure_word: "Graph",
         figures: welsh2001::FIGURES,
         series: welsh2001::ALL,
+        tables: &[],
+        tables_of: None,
+        is_client: any_client,
+    },
+    Paper {
+        name: "hermes2025",
+        citation: "T. Pan et al., \"Hermes: Enhancing Layer-7 Cloud Load Balancers with Userspace-Directed I/O Event Notification\" \
+                   (SIGCOMM 2025)",
+        about: "balance of workers, latency, a worker that hangs, and the cost of steering by four accept strategies",
+        experiments: &[
+            "hermes2025-long",
+            "hermes2025-short",
+            "hermes2025-busy",
+            "hermes2025-mixed",
+            "hermes2025-stall",
+        ],
+        setup: hermes2025::SETUP,
+        claims: hermes2025::CLAIMS,
+        figure_word: "Figure",
+        figures: hermes2025::FIGURES,
+        series: hermes2025::ALL,
         tables: &[],
         tables_of: None,
         is_client: any_client,

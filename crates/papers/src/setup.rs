@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use harness::model::{Run, Trial};
-use harness::spec::units::{Share, Size, Sizes, Time};
+use harness::spec::stall::Stall;
+use harness::spec::units::{Share, Size, Sizes, Time, Work};
 use report::text::{Medium, table};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -172,6 +173,24 @@ pub const SERVERS: Aspect = Aspect {
     },
 };
 
+pub const ACCEPT: Aspect = Aspect {
+    name: "accept strategies",
+    of: |series, run| {
+        each(run, |trial| {
+            let name = trial.serve.ours()?.accept.to_string();
+            Some((series.iter().position(|it| *it == name).unwrap_or(series.len()) as f64, name))
+        })
+    },
+};
+
+pub const WORK: Aspect = Aspect {
+    name: "work of a request",
+    of: |_, run| each(run, |trial| word(trial.workload.work.map_or("none".into(), |work| Work(work).to_string()))),
+};
+
+pub const STALL: Aspect =
+    Aspect { name: "stalls", of: |_, run| each(run, |trial| word(Stall(trial.serve.ours()?.stall?).to_string())) };
+
 pub const QUEUE: Aspect =
     Aspect { name: "event queue", of: |_, run| queue::of([run]).into_iter().map(str::to_owned).collect() };
 
@@ -240,7 +259,10 @@ pub const TRAFFIC: Aspect = Aspect {
             let http = workload.http.as_ref().map(|http| &http.targets);
             let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
             let body = body.map(|bytes| format!(" with responses of {bytes} B"));
-            let requests = workload.requests_per_connection.map(|count| format!(", {count} requests on a connection"));
+            let requests = workload.requests_per_connection.map(|count| match count {
+                1 => ", 1 request on a connection".to_owned(),
+                _ => format!(", {count} requests on a connection"),
+            });
             let records = workload.kv.as_ref().map(|kv| {
                 let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
                 format!(" with {} records of {sizes}, {} reads", kv.records, report::format::percent(kv.get_share))

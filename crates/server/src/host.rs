@@ -21,6 +21,7 @@ use crate::platform;
 use crate::service::{self, limits};
 use crate::socket::Bound;
 use crate::socket::ports::BoundPorts;
+use crate::socket::steering::ProgramTime;
 use crate::socket::unix::SocketFile;
 use crate::socket::{self, ports};
 use crate::spec::accept::Accept;
@@ -61,6 +62,9 @@ struct ServerState {
     counts_syscalls: bool,
     controls_admission: bool,
     stalls: bool,
+    reports_to_steering: bool,
+    /// The time of the kernel's program that steers connections.
+    program_time: OnceLock<ProgramTime>,
     /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
@@ -132,6 +136,10 @@ impl ServerState {
         if !self.stalls {
             totals.hung = None;
         }
+        if !self.reports_to_steering {
+            totals.steering_ns = None;
+        }
+        totals.steering_program_ns = self.program_time.get().and_then(ProgramTime::read_ns);
         if !self.counts_syscalls {
             // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
@@ -213,6 +221,8 @@ impl Server {
             counts_syscalls: model.counts_syscalls,
             controls_admission: config.controllers.admission.is_some(),
             stalls: config.stall.is_some(),
+            reports_to_steering: config.accept == Accept::Hermes,
+            program_time: OnceLock::new(),
             outside: OnceLock::new(),
         });
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
@@ -247,6 +257,7 @@ impl Server {
                     stopper: state.stopper.as_fd(),
                     stopping: &state.stopping,
                     workers: &state.workers,
+                    program_time: &state.program_time,
                     service: &config.service,
                     content,
                     limits: config.limits,

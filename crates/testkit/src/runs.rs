@@ -21,6 +21,7 @@ use stats::Histogram;
 use wire::ServiceSpec;
 
 use crate::load_report::load_report;
+use crate::values::Threads;
 
 /// Returns latencies within 10 % of `around_ns`.
 fn around(around_ns: u64) -> Measured {
@@ -392,6 +393,7 @@ pub fn run_of_experiment(name: &str) -> Run {
         let service_ns = 40_000 + if is_scan { 500 * u64::from(watched) } else { 100 * threads };
         let verdict = if trial.index % 7 == 3 { VerdictKind::Saturated } else { VerdictKind::Valid };
         let mut record = record(trial, service_ns, verdict, if verdict == VerdictKind::Valid { "" } else { "made up" });
+        Threads::made_up(trial, &mut record);
         let load = record.load.as_mut().expect("every record has a load report");
         let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
         load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));

@@ -12,16 +12,18 @@ import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.Arrays;
+import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 
 /**
- * A typical Java server in two variants: a selector loop ({@code nio}), and one thread per connection ({@code threads}). The
- * server for HTTP is the JDK's, which has a thread per request.
+ * A typical Java server in three variants: a selector loop ({@code nio}), and one thread per connection, of the system ({@code
+ * threads}) or of the virtual machine ({@code virtual}, from Java 21 on). The server for HTTP is the JDK's, which has a thread per
+ * request.
  *
  * <pre>
- * java Server nio|threads fixed PORT REQUEST_BYTES RESPONSE_BYTES
- * java Server nio|threads stream PORT PACKET_BYTES PACKETS ACK_BYTES
- * java Server threads http PORT
+ * java Server nio|threads|virtual fixed PORT REQUEST_BYTES RESPONSE_BYTES
+ * java Server nio|threads|virtual stream PORT PACKET_BYTES PACKETS ACK_BYTES
+ * java Server threads|virtual http PORT
  * </pre>
  *
  * {@code stream} acknowledges bursts of packets. A burst that begins with a zero byte has one packet. {@code http} answers
@@ -51,24 +53,34 @@ public final class Server {
     public static void main(String[] arguments) throws IOException {
         var variant = arguments.length > 2 ? arguments[0] + " " + arguments[1] : "";
         var numbers = Arrays.stream(arguments).skip(2).mapToInt(Integer::parseInt).toArray();
-        if (variant.equals("threads http") && numbers.length == 1) {
-            serveHttp(numbers[0]);
+        if (variant.matches("(threads|virtual) http") && numbers.length == 1) {
+            serveHttp(numbers[0], arguments[0].equals("virtual") ? virtualThreads() : Executors.newCachedThreadPool());
         } else if (variant.endsWith(" fixed") && numbers.length == 3) {
             new Server(numbers[0], numbers[1], numbers[1], READ_BYTES, numbers[2]).run(arguments[0]);
         } else if (variant.endsWith(" stream") && numbers.length == 4) {
             long packetBytes = numbers[1];
             new Server(numbers[0], packetBytes * numbers[2], packetBytes, numbers[1], numbers[3]).run(arguments[0]);
         } else {
-            throw new IllegalArgumentException("usage: Server nio|threads fixed PORT REQUEST_BYTES RESPONSE_BYTES, "
-                    + "Server nio|threads stream PORT PACKET_BYTES PACKETS ACK_BYTES, or Server threads http PORT");
+            throw new IllegalArgumentException("usage: Server nio|threads|virtual fixed PORT REQUEST_BYTES RESPONSE_BYTES, "
+                    + "Server nio|threads|virtual stream PORT PACKET_BYTES PACKETS ACK_BYTES, or Server threads|virtual http PORT");
         }
     }
 
     private void run(String mode) throws IOException {
         switch (mode) {
             case "nio" -> select();
-            case "threads" -> accept();
-            default -> throw new IllegalArgumentException("unknown mode " + mode + ": expected nio or threads");
+            case "threads" -> accept(serve -> new Thread(serve).start());
+            case "virtual" -> accept(virtualThreads());
+            default -> throw new IllegalArgumentException("unknown mode " + mode + ": expected nio, threads or virtual");
+        }
+    }
+
+    /** Starts a virtual thread for each task. Found by its name, so that this file compiles with Java 17. */
+    private static Executor virtualThreads() {
+        try {
+            return (Executor) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        } catch (ReflectiveOperationException error) {
+            throw new UnsupportedOperationException("virtual threads need Java 21 or newer", error);
         }
     }
 
@@ -195,11 +207,11 @@ public final class Server {
     }
 
     /** A thread for each connection. */
-    private void accept() throws IOException {
+    private void accept(Executor threads) throws IOException {
         try (var listener = new ServerSocket(address.getPort(), BACKLOG, address.getAddress())) {
             while (true) {
                 var socket = listener.accept();
-                new Thread(() -> serve(socket)).start();
+                threads.execute(() -> serve(socket));
             }
         }
     }
@@ -222,9 +234,9 @@ public final class Server {
         }
     }
 
-    private static void serveHttp(int port) throws IOException {
+    private static void serveHttp(int port, Executor threads) throws IOException {
         var server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), BACKLOG);
-        server.setExecutor(Executors.newCachedThreadPool());
+        server.setExecutor(threads);
         server.createContext("/bytes/", Server::answer);
         server.start();
     }

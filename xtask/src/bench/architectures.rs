@@ -1,5 +1,6 @@
 //! Every architecture beside epoll under six workloads, interleaved. Prints the Markdown tables of docs/architectures.md.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,22 +10,28 @@ use serde::Deserialize;
 use super::interleave::{Comparison, Row, compare};
 use super::process::muxbench;
 
-/// Heading and flags of each workload. Closed loops compare rates, open loops median service times.
-const WORKLOADS: [(&str, &str); 6] = [
+/// A workload: its heading, its flags, and whether its connections end, so that servers cannot share a window. Closed loops compare
+/// rates, open loops median service times.
+type Workload = (&'static str, &'static str, bool);
+
+const WORKLOADS: [Workload; 6] = [
     (
         "closed loop, 100 connections, 128 B → 128 B",
         "--schedule closed --connections 100 --request 128B --response 128B",
+        false,
     ),
     (
         "closed loop, 100 connections, 16 requests at once, 128 B → 128 B",
         "--schedule closed --connections 100 --pipeline 16 --request 128B --response 128B",
+        false,
     ),
-    ("closed loop, 10 connections, 128 B → 256 KiB", "--schedule closed --connections 10 --response 256KiB"),
-    ("400 connections, 2 000 requests/s, 128 B → 10 KiB", "--connections 400 --rate 2000"),
-    ("5 000 connections, 2 000 requests/s, 128 B → 128 B", "--connections 5000 --rate 2000 --response 128B"),
+    ("closed loop, 10 connections, 128 B → 256 KiB", "--schedule closed --connections 10 --response 256KiB", false),
+    ("400 connections, 2 000 requests/s, 128 B → 10 KiB", "--connections 400 --rate 2000", false),
+    ("5 000 connections, 2 000 requests/s, 128 B → 128 B", "--connections 5000 --rate 2000 --response 128B", false),
     (
         "a connection for each request, 1 000 a second, 128 B → 128 B",
         "--requests-per-connection 1 --connections 100 --rate 1000 --response 128B",
+        true,
     ),
 ];
 
@@ -32,61 +39,82 @@ const WORKLOADS: [(&str, &str); 6] = [
 const BASE: &str = "epoll";
 /// The most architectures beside it in one comparison: twelve can share a window.
 const BESIDE_MAX: usize = 11;
+/// Parts of the names of servers that use a CPU while they wait. They share no window.
+const SPINNING: [&str; 2] = ["spin", "sqpoll"];
+/// Repeats of each comparison. An interval needs three.
+pub(super) const ROUNDS: usize = 3;
 
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Architectures {
-    /// Architectures, with commas [default: all of `muxbench list`]
-    #[arg(long, value_delimiter = ',')]
+    /// Architectures, with commas; `io_uring*` for all whose names begin so [default: all of `muxbench list` that run here]
+    #[arg(long, value_delimiter = ',', default_value = "*")]
     arch: Vec<String>,
     /// Workloads, with commas: numbers from 1
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6")]
     workload: Vec<usize>,
     /// Seconds of load of each architecture in each round
-    #[arg(long, default_value_t = 2)]
-    seconds: u64,
+    #[arg(long, default_value_t = 1.5)]
+    seconds: f64,
 }
 
 pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
     let binary = muxbench()?;
-    let mut names = if args.arch.is_empty() { all(&binary)? } else { args.arch.clone() };
-    names.retain(|name| name != BASE);
+    let names = named(&args.arch, &all(&binary)?);
+    let mut overview: Vec<Vec<String>> = names.iter().map(|name| vec![format!("`{name}`")]).collect();
     for number in &args.workload {
         let workload = number.checked_sub(1).and_then(|at| WORKLOADS.get(at));
-        let (heading, flags) =
+        let &(heading, flags, is_separate) =
             workload.with_context(|| format!("no workload {number}: use 1 to {}", WORKLOADS.len()))?;
-        println!("\n### {heading}\n\n`muxbench compare {flags} --arch {BASE},...`, {count} repeats\n");
+        println!("\n### {number}. {heading}\n\n`muxbench compare {flags} --arch all`, {count} repeats\n");
         println!(
             "| architecture | valid repeats | beside `{BASE}` | requests/s | p50 µs | p99 µs | CPU µs a request | system calls a \
              request | switches a request |\n|---|{}",
             "--:|".repeat(8)
         );
-        for (at, beside) in names.chunks(BESIDE_MAX).enumerate() {
-            let window_s = args.seconds * (beside.len() as u64 + 1);
+        for (at, (beside, shares)) in comparisons(&names, is_separate).into_iter().enumerate() {
+            let window_s = args.seconds * if shares { beside.len() as f64 + 1.0 } else { 1.0 };
             let flags = format!(
-                "--arch {BASE},{} {flags} --repeats {count} --ramp 300ms --warm-up 700ms --measure {window_s}s",
-                beside.join(",")
+                "--arch {BASE},{} {flags} --repeats {count} --ramp 300ms --warm-up 700ms --measure {:.0}ms",
+                beside.join(","),
+                1e3 * window_s
             );
             let comparison = compare(&binary, &flags)?.pop().context("no comparison")?;
             let is_new = |row: &&Row| at == 0 || row.architecture != BASE;
             comparison.rows.iter().filter(is_new).for_each(|row| println!("{}", line(&comparison, row)));
+            for (name, cells) in names.iter().zip(&mut overview).filter(|(name, _)| beside.contains(name)) {
+                let row = comparison.rows.iter().find(|row| row.architecture == *name);
+                cells.push(row.map_or("-".into(), |row| ratio(&comparison, row)));
+            }
         }
     }
+    println!("\n{}", table(&args.workload, overview));
     Ok(())
+}
+
+/// Divides the architectures into comparisons with [`BASE`], of about equal size. The second value tells whether the servers share a
+/// window.
+fn comparisons(names: &[String], is_separate: bool) -> Vec<(Vec<String>, bool)> {
+    let spins = |name: &&String| is_separate || SPINNING.iter().any(|part| name.contains(part));
+    let (alone, sharing): (Vec<&String>, Vec<&String>) = names.iter().partition(spins);
+    let groups = sharing.len().div_ceil(BESIDE_MAX).max(1);
+    let sharing = sharing.chunks(sharing.len().div_ceil(groups).max(1)).map(|names| (names, true));
+    let all = sharing.chain([(&alone[..], false)]).filter(|(names, _)| !names.is_empty());
+    all.map(|(names, shares)| (names.iter().copied().cloned().collect(), shares)).collect()
+}
+
+/// The ratio to [`BASE`] with its interval, or the verdict.
+fn ratio(comparison: &Comparison, row: &Row) -> String {
+    comparison.ratio(&row.architecture, BASE).map_or_else(|_| row.verdict.clone(), |ratio| ratio.to_string())
 }
 
 /// The row of the Markdown table.
 fn line(comparison: &Comparison, row: &Row) -> String {
-    let ratio = match comparison.ratio(&row.architecture, BASE) {
-        _ if row.architecture == BASE => "1".into(),
-        Ok(ratio) => ratio.to_string(),
-        Err(_) => row.verdict.clone(),
-    };
     let number = |value: Option<f64>, digits| value.map_or("-".into(), |value| format!("{value:.digits$}"));
     let (service, cost) = (row.service.as_ref(), row.cost.as_ref());
     let cells = [
         format!("{} of {}", row.repeats_valid, row.repeats),
-        ratio,
+        if row.architecture == BASE { "1".into() } else { ratio(comparison, row) },
         number(row.rate_achieved_per_s, 0),
         number(service.map(|it| it.p50_ns / 1e3), 1),
         number(service.map(|it| it.p99_ns / 1e3), 1),
@@ -97,7 +125,30 @@ fn line(comparison: &Comparison, row: &Row) -> String {
     format!("| `{}` | {} |", row.architecture, cells.join(" | "))
 }
 
-/// The names of all architectures.
+/// The table of all ratios: a row for each architecture, a column for each workload.
+fn table(workloads: &[usize], rows: Vec<Vec<String>>) -> String {
+    let mut text = format!("### All ratios to `{BASE}`\n\n| architecture |");
+    for &number in workloads {
+        let better = if WORKLOADS[number - 1].1.contains("closed") { "rate" } else { "p50" };
+        let _ = write!(text, " {number}, {better} |");
+    }
+    text += &format!("\n|---|{}", "--:|".repeat(workloads.len()));
+    for row in rows {
+        text += &format!("\n| {} |", row.join(" | "));
+    }
+    text
+}
+
+/// Returns the architectures that these patterns name, without [`BASE`]. A name that nobody knows is left to `compare`.
+fn named(patterns: &[String], all: &[String]) -> Vec<String> {
+    let of = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(start) => all.iter().filter(|name| name.starts_with(start)).cloned().collect(),
+        None => vec![pattern.clone()],
+    };
+    patterns.iter().flat_map(of).filter(|name| name != BASE).collect()
+}
+
+/// The names of all architectures that can run here.
 fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
     #[derive(Deserialize)]
     struct List {
@@ -106,9 +157,38 @@ fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Named {
         name: String,
+        not_here: Option<String>,
     }
     let output = Command::new(binary).args(["list", "--json"]).output().context("cannot run `muxbench list`")?;
     ensure!(output.status.success(), "`muxbench list --json`: {}", output.status);
     let list: List = serde_json::from_slice(&output.stdout).context("`muxbench list --json`")?;
-    Ok(list.architectures.into_iter().map(|it| it.name).collect())
+    let here = list.architectures.into_iter().filter(|it| it.not_here.is_none());
+    Ok(here.map(|it| it.name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn spinning_servers_and_short_connections_share_no_window() {
+        let all = names(&["io_uring", "io_uring-sqpoll", "poll"]);
+        let expected = vec![(names(&["io_uring", "poll"]), true), (names(&["io_uring-sqpoll"]), false)];
+        assert_eq!(comparisons(&all, false), expected);
+        assert_eq!(comparisons(&all, true), [(all, false)]);
+        let many: Vec<String> = (0..12).map(|at| at.to_string()).collect();
+        let sizes: Vec<usize> = comparisons(&many, false).iter().map(|(names, _)| names.len()).collect();
+        assert_eq!(sizes, [6, 6]);
+    }
+
+    #[test]
+    fn pattern_selects_all_names_that_begin_so() {
+        let all = names(&["epoll", "epoll-et", "io_uring", "io_uring-zc"]);
+        assert_eq!(named(&names(&["io_uring*", "epoll", "x"]), &all), ["io_uring", "io_uring-zc", "x"]);
+        assert_eq!(named(&names(&["*"]), &all), ["epoll-et", "io_uring", "io_uring-zc"]);
+    }
 }

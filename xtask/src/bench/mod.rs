@@ -38,7 +38,7 @@ use xtask::root;
 /// Measures muxbench itself
 #[derive(Debug, Parser)]
 pub struct Bench {
-    /// Rounds of each measurement [default: 5, timestamps 15, gate 30 and 10, capacity 3, observe and trace 1]
+    /// Rounds of each measurement [default: 5, architectures and capacity 3, timestamps 15, gate 30 and 10, observe and trace 1]
     #[arg(long, global = true)]
     rounds: Option<usize>,
     #[command(subcommand)]
@@ -103,7 +103,7 @@ enum Subject {
     Hostile(hostile::Hostile),
     /// Interleaved trials: noise, known differences, agreement with separate trials; minutes for each round
     Interleave(interleave::Interleave),
-    /// Each architecture beside epoll under six workloads, interleaved; prints the tables of docs/architectures.md; hours
+    /// Each architecture beside epoll under six workloads, interleaved; prints the tables of docs/architectures.md; half an hour
     Architectures(architectures::Architectures),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
     Gate(gate::Gate),
@@ -175,7 +175,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Stream => stream::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Interleave(args) => interleave::run(count, args),
-        Subject::Architectures(args) => architectures::run(count, args),
+        Subject::Architectures(args) => architectures::run(rounds.unwrap_or(architectures::ROUNDS), args),
         Subject::Gate(args) => gate::run(rounds, args),
         Subject::Advise(args) => advise::run(count, args),
         Subject::Observe(args) => observe::run(rounds.unwrap_or(1), args),

@@ -17,13 +17,15 @@ pub const TOOLS: &[Tool] = &[
     ("cc", "--version", "gcc", "install a C compiler"),
     ("pkg-config", "--version", "pkg-config", "install pkg-config"),
     ("pkg-config", "libevent", "libevent-dev", "install libevent 2.1 (https://libevent.org)"),
+    ("pkg-config", "libuv", "libuv1-dev", "install libuv 1.44 (https://libuv.org)"),
 ];
 
 /// Builds `target/servers` if necessary and returns this folder.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");
-    let inputs = ["go/go.mod", "go/main.go", "java/Server.java", "c/libevent.c"].map(|file| sources.join(file));
+    let inputs =
+        ["go/go.mod", "go/main.go", "java/Server.java", "c/libevent.c", "c/libuv.c"].map(|file| sources.join(file));
     command::build_once(
         "servers",
         "built",
@@ -31,10 +33,13 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
         |_| true,
         |folder| {
             go(&sources.join("go"), &folder.join("go"))?;
-            let mut cc = Command::new("cc");
-            cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(folder.join("libevent"));
-            cc.arg(sources.join("c/libevent.c")).arg("-levent");
-            command::run(&mut cc).context("examples/servers/c does not compile; it needs libevent 2.1")?;
+            for (name, library, needs) in [("libevent", "-levent", "libevent 2.1"), ("libuv", "-luv", "libuv 1.44")] {
+                let mut cc = Command::new("cc");
+                cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(folder.join(name));
+                cc.arg(sources.join(format!("c/{name}.c"))).arg(library);
+                command::run(&mut cc)
+                    .with_context(|| format!("examples/servers/c/{name}.c does not compile; it needs {needs}"))?;
+            }
             let mut javac = Command::new("javac");
             javac.args(["-Xlint:all", "-Werror", "-d"]).arg(folder.join("java")).arg(sources.join("java/Server.java"));
             command::run(&mut javac).context("examples/servers/java does not compile; it needs Java 17 or newer")

@@ -35,6 +35,11 @@ pub const PRESETS: &[Preset] = presets![
     "welsh2001-connections"
     "welsh2001-10k"
     "welsh2001-idle"
+    "hermes2025-long"
+    "hermes2025-short"
+    "hermes2025-busy"
+    "hermes2025-mixed"
+    "hermes2025-stall"
 ];
 
 /// Finds a preset by name.

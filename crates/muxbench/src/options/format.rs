@@ -16,7 +16,7 @@ pub struct FormatArgs {
     /// Print tables as Markdown, to paste into an issue
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Print all columns of tables, wider than the terminal or 80 columns
+    /// Print all columns of tables, however wide
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub wide: bool,
 }

@@ -400,6 +400,9 @@ fn steered_connections_reach_each_network_thread(architecture: Architecture, acc
     assert_eq!((connections.len(), connections.iter().sum::<u64>()), (2, open.len() as u64), "{snapshot}");
     assert_eq!(assigned.iter().sum::<u64>(), CONNECTIONS as u64, "{snapshot}");
     assert!(figures("cpu_ns").iter().all(|ns| *ns > 0), "{snapshot}");
+    let steering_ns = ["steering_ns", "steering_program_ns"].map(|name| snapshot["totals"][name].as_u64());
+    assert_eq!(steering_ns[0].is_some_and(|ns| ns > 0), accept == Accept::Hermes, "{snapshot}");
+    assert!(steering_ns[1] != Some(0) && (accept.steers_by_state() || steering_ns[1].is_none()), "{snapshot}");
     match accept {
         Accept::ReuseportLeast => assert_eq!(connections, [15, 15], "{architecture}: the fewest get the next"),
         // The hash chooses, but no thread may have more than one and a half times the mean, and one. States may be old.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
@@ -71,7 +71,7 @@ fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
 fn example_servers_are_measured_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let commands = commands();
-    assert_eq!(commands.len(), 5);
+    assert_eq!(commands.len(), 6);
     let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
     let (name, value) = mark.split_once('=').unwrap();
     let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
@@ -128,6 +128,35 @@ fn example_servers_speak_streams_and_http() {
             assert_ne!(record.verdict.kind, VerdictKind::Failed, "{server}: {}", record.verdict.reason);
         }
     }
+}
+
+/// A Java virtual machine that has virtual threads.
+fn java_21() -> Option<PathBuf> {
+    let installed = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|it| it.path().join("bin/java"));
+    let is_new = |java: &PathBuf| {
+        let version =
+            Command::new(java).arg("-version").output().map(|output| text(&output.stderr)).unwrap_or_default();
+        let major = version.split('"').nth(1).and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        major >= Some(21)
+    };
+    [PathBuf::from("java")].into_iter().chain(installed).find(is_new)
+}
+
+fn virtual_threads_of_java_are_measured() {
+    let Some(java) = java_21() else { return skipped("Java 21 or newer") };
+    let servers = prepared("MUXBENCH_SERVERS", "servers");
+    let path = format!("{ROOT}/examples/servers/virtual.toml");
+    let file = fs::read_to_string(&path).unwrap().replace("target/servers", servers.to_str().unwrap());
+    let file = file.replace("\"java\"", &format!("{java:?}"));
+    let experiment = harness::spec::Experiment::parse(&file, &path).unwrap().quick();
+    let folder = tempfile::tempdir().unwrap();
+    let (records, _) = records(folder.path(), &toml::to_string(&experiment).unwrap());
+    let of = |name: &str| records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
+    let workers = |name: &str| of(name).server.as_ref().unwrap().workers;
+    let virtual_threads = of("exec:java-virtual");
+    let load = virtual_threads.load.as_ref().unwrap_or_else(|| panic!("{}", virtual_threads.verdict.reason));
+    assert!(load.completed > 0 && load.errors.total() == 0, "{:?}", load.errors);
+    assert!(workers("exec:java-threads") >= workers("exec:java-virtual") + 20, "virtual threads are not the system's");
 }
 
 /// Starts an example server.
@@ -354,6 +383,7 @@ fn commands_are_shown_and_start_only_if_allowed() {
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_are_measured_and_leave_nothing));
     cases.once(case!(example_servers_speak_streams_and_http));
+    cases.once(case!(virtual_threads_of_java_are_measured));
     cases.once(case!(example_servers_answer_requests_in_any_pieces));
     cases.once(case!(example_servers_answer_requests_before_a_half_close));
     cases.once(case!(external_server_ends_with_its_run));

@@ -3,10 +3,12 @@
 use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use stats::{Block, Estimate, Ratio};
 
-use super::Metric;
+use super::{Axis, Metric};
 use crate::queue;
 use harness::model::blocks::{RunBlocks, heat};
 use report::model::deviation::DeviationOf;
+use report::plot::chart::Point;
+use report::plot::plot_data::estimate;
 
 /// An architecture under a workload.
 #[derive(Clone, Debug)]
@@ -92,4 +94,26 @@ pub(super) fn cells(
     let rank = |cell: &Cell| queue::position(architectures, &cell.architecture);
     cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::model::workload::order(&a.workload, &b.workload)));
     cells
+}
+
+/// Returns the estimates of a metric for one server along an axis, as points of a figure.
+pub fn points(
+    runs: &[Run],
+    deviation_of: &mut [&mut DeviationOf<'_>],
+    label: &str,
+    only: fn(&Workload) -> bool,
+    metric: &Metric,
+    along: Axis,
+) -> Vec<Point> {
+    let point = |cell: &Cell| {
+        let found = cell.estimate()?;
+        let (y, spread) = estimate(found.value, found.interval);
+        // As in a row of a run: one saturated or failed repeat disqualifies it.
+        let disqualifies = |kind: &&VerdictKind| {
+            matches!(kind, VerdictKind::Saturated | VerdictKind::Failed) && !(metric.counts)(**kind)
+        };
+        let verdict = cell.verdicts.iter().filter(disqualifies).max().copied().unwrap_or(VerdictKind::Valid);
+        Some(Point { spread, verdict, ..Point::new(along.at(&cell.workload), y) })
+    };
+    cells(runs, deviation_of, &[label], only, metric).iter().filter_map(point).collect()
 }

@@ -17,11 +17,13 @@ use stats::Interval;
 
 use crate::queue;
 pub use decide::check;
+pub use figures::points;
 use harness::model::blocks::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::format;
 pub use report::model::axis::Axis;
+use report::model::balance::Balance;
 use report::model::deviation::DeviationOf;
 use report::model::stream;
 
@@ -173,6 +175,41 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     figure: None,
 };
 
+pub static SERVICE_P99: Metric = valid_time("99th percentile of service time", |record, _| {
+    Some(load_with_tail(record)?.service.distribution.p99_ns as f64)
+})
+.with_figure(Figure::Service(Percentile::P99));
+pub static CPU_PER_REQUEST: Metric = valid_time("CPU time per request", |record, _| {
+    Some(record.server.as_ref()?.cpu_ns() as f64 / record.requests_answered()?)
+})
+.with_figure(Figure::CpuPerRequest);
+
+/// Returns a metric of a server's network threads. A trial with a late client counts too, because the threads are the server's.
+const fn of_threads(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {
+    Metric { show: format::percent, ..lateness(name, of) }
+}
+
+fn balance(record: &TrialRecord) -> Option<Balance> {
+    Balance::of(&[record.server.as_ref()?])
+}
+
+/// The standard deviation of connections over the network threads. A half is the least difference of whole numbers; 0 has no ratio.
+pub static CONNECTION_SPREAD: Metric = Metric {
+    show: format::digits,
+    ..of_threads("standard deviation of connections", |record, _| Some(balance(record)?.connections.deviation.max(0.5)))
+};
+/// The standard deviation of the CPU use of network threads.
+pub static CPU_SPREAD: Metric =
+    of_threads("standard deviation of CPU use", |record, _| Some(balance(record)?.cpu_share?.deviation));
+/// The share of connections that waited for the end of a stall: at least one connection, because 0 has no ratio.
+pub static HUNG: Metric = of_threads("share of hung connections", |record, _| {
+    let totals = &record.server.as_ref()?.totals;
+    let accepted = totals.accepted.filter(|count| *count > 0)?;
+    Some(totals.hung?.max(1) as f64 / accepted as f64)
+});
+/// The share of the server's CPU time that steering takes.
+pub static STEERING: Metric = of_threads("share of CPU time for steering", |record, _| balance(record)?.steering_share);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -225,7 +262,8 @@ pub struct Finding {
 }
 
 pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
-    let name = trial.architecture.to_string();
+    let names = [trial.label(), trial.architecture.to_string()];
+    let is_one = |servers: &[&str]| names.iter().any(|name| queue::position(servers, name).is_some());
     let mut statements = claims.iter().flat_map(|claim| claim.statements);
-    statements.any(|it| queue::position(it.architectures, &name).is_some() && (it.only)(&trial.workload))
+    statements.any(|it| is_one(it.architectures) && (it.only)(&trial.workload))
 }

@@ -6,6 +6,7 @@ mod values;
 use std::collections::BTreeMap;
 
 use harness::model::{Run, Trial, VerdictKind};
+use server::Accept;
 use stats::Histogram;
 use testkit::Values;
 
@@ -50,6 +51,7 @@ impl Published {
             values.rate_per_s *= factor;
             values.service = scaled(&values.service, factor);
             values.send_delay = scaled(&values.send_delay, factor);
+            values.threads = values.threads.map(|threads| threads.times(factor));
             *record = testkit::record_of(&record.trial, values);
         }
     }
@@ -101,7 +103,7 @@ fn every_claim_holds_on_published_values() {
         }
         claims += all.claims.len();
     }
-    assert_eq!(claims, 25);
+    assert_eq!(claims, 33);
 }
 
 #[test]
@@ -161,6 +163,24 @@ fn figures_show_published_values_in_their_places() {
         };
         assert_near(y, expected, &format!("figure {figure}, {series}, {x}"));
     }
+
+    let all = Published::of("hermes2025").beside();
+    let mut points_of = BTreeMap::<String, usize>::new();
+    for (figure, panel, series, x, y) in points(&all) {
+        let printed = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| *name == series).unwrap().1;
+        let expected = match (figure.as_str(), panel.starts_with("case 1") && x == 4_000.0) {
+            ("1", _) => printed(&hermes2025::CONNECTIONS_IN_PRODUCTION),
+            ("2", _) => printed(&hermes2025::CPU_IN_PRODUCTION),
+            ("3", true) => printed(&hermes2025::MEAN_MS) * 1e6,
+            ("5", _) => [0.001, 0.05][usize::from(series == "reuseport")],
+            ("7", _) if series == "hermes" => hermes2025::OVERHEAD[usize::from(x == 4_000.0)].1,
+            _ => y,
+        };
+        assert_near(y, expected, &format!("figure {figure}, {panel}, {series}, {x}"));
+        *points_of.entry(figure).or_default() += 1;
+    }
+    let expected = [("1", 6), ("2", 6), ("3", 27), ("4", 27), ("5", 6), ("6", 18), ("7", 9)];
+    assert_eq!(points_of, expected.map(|(figure, count)| (figure.to_owned(), count)).into());
 
     let all = Published::of("welsh2001").beside();
     let graphs = points(&all);
@@ -233,6 +253,10 @@ fn is(trial: &Trial, name: &str) -> bool {
     trial.architecture.to_string() == name
 }
 
+fn accepts(trial: &Trial, accept: Accept) -> bool {
+    trial.serve.ours().is_some_and(|serve| serve.accept == accept)
+}
+
 /// The thresholds of all claims but those on verdicts, at the ends of axes and between them.
 fn thresholds() -> Vec<Threshold> {
     let longest_scan = 0.9 * 25f64.powf(0.9) / 12.5;
@@ -288,6 +312,19 @@ fn thresholds() -> Vec<Threshold> {
         threshold("welsh2001", 5, 210.0 / 140.0, |it| is(it, "mt-buffered")),
         threshold("welsh2001", 6, 1.0 / 1.25, |it| is(it, "poll-shuffled")),
         threshold("welsh2001", 7, 205.0 / 195.0, |it| is(it, "mt") && it.workload.connections == 400),
+        threshold("hermes2025", 1, 10.0 * 20.0 / 3_200.0, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 1, 1.25 * 50.0 / 20.0, |it| accepts(it, Accept::Hermes)),
+        threshold("hermes2025", 2, 1.0 / 1.25, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 2, 1.0 / 1.25, |it| accepts(it, Accept::Reuseport)),
+        threshold("hermes2025", 3, 1.0 / 1.25, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 3, 1.0 / 1.25, |it| accepts(it, Accept::Reuseport)),
+        threshold("hermes2025", 4, 10.0 / 15.0, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 4, 15.0 / 25.0, |it| accepts(it, Accept::Reuseport)),
+        threshold("hermes2025", 5, 1.0 / 1.25, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 5, 1.25 * 10.0 / 20.0, |it| accepts(it, Accept::Reuseport)),
+        threshold("hermes2025", 6, 0.05 / 0.001 / hermes2025::AVOIDED, |it| accepts(it, Accept::Hermes)),
+        threshold("hermes2025", 7, 0.05 / 0.001 / hermes2025::AVOIDED, |it| accepts(it, Accept::Exclusive)),
+        threshold("hermes2025", 8, 1.25, |it| accepts(it, Accept::Hermes)),
     ]
 }
 

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use harness::model::{Trial, Workload};
 use load::config::Schedule;
 use stats::Histogram;
-use testkit::{Sessions, Values};
+use testkit::{Sessions, Threads, Values};
 
+use crate::hermes2025::{CONNECTIONS_IN_PRODUCTION, CPU_IN_PRODUCTION, MEAN_MS, OVERHEAD};
 use crate::kawai2006::{published_send_deviation, published_times};
 use crate::maharjan2012::autobench;
 
@@ -22,6 +23,7 @@ pub fn of(paper: &str, trial: &Trial) -> Option<Values> {
         "maharjan2012" => maharjan2012(&name, workload),
         "voras2009" => Some(rate(transactions_per_s(&name, workload.connections)?)),
         "welsh2001" => welsh2001(&name, workload),
+        "hermes2025" => hermes2025(trial),
         _ => unreachable!("{paper}"),
     }
 }
@@ -206,4 +208,29 @@ fn welsh2001(name: &str, workload: &Workload) -> Option<Values> {
     let bytes_per_s = megabits_per_s(name, workload.connections, workload.idle)? * MEGABIT;
     let is_infeasible = name.starts_with("mt") && workload.connections > 450;
     Some(Values { is_infeasible, ..rate(bytes_per_s / stream.burst_bytes() as f64) })
+}
+
+/// The deviations of production in the trials with long-lived connections, and the mean latency of case 1 at its highest rate. The
+/// other times have the order of the text: with expensive requests Hermes is fastest and reuseport slowest; with some expensive
+/// connections Hermes is as fast as exclusive wake-ups. The text says that only reuseport gives connections to a worker that hangs.
+fn hermes2025(trial: &Trial) -> Option<Values> {
+    let (workload, serve) = (&trial.workload, trial.serve.ours()?);
+    let accept = serve.accept.to_string();
+    let of = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| *name == accept).map(|(_, value)| *value);
+    let is_heaviest = workload.rate_per_s >= Some(3_000.0);
+    let service_ms = match (workload.requests_per_connection, workload.work) {
+        (Some(1), None) if is_heaviest => of(&MEAN_MS)?,
+        (Some(1), Some(_)) if is_heaviest => of(&[("exclusive", 15.0), ("reuseport", 25.0), ("hermes", 10.0)])?,
+        (Some(10), _) if is_heaviest => of(&[("exclusive", 10.0), ("reuseport", 20.0), ("hermes", 10.0)])?,
+        _ => 1.0,
+    };
+    let load = if is_heaviest { "heavy" } else { "light" };
+    let overhead = OVERHEAD.iter().find(|(name, _)| *name == load).filter(|_| accept == "hermes");
+    let threads = Threads {
+        connections: of(&CONNECTIONS_IN_PRODUCTION)?,
+        cpu: of(&CPU_IN_PRODUCTION)?,
+        hung: if accept == "reuseport" { 0.05 } else { 0.001 },
+        steering: overhead.map_or(0.0, |(_, share)| *share),
+    };
+    Some(Values { service: constant(service_ms * 1e3), threads: Some(threads), ..rate(workload.rate_per_s?) })
 }

@@ -19,6 +19,10 @@ pub struct Balance {
     /// Connections that waited for the end of a stall, in all repeats; `None` without stalls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hung: Option<u64>,
+    /// Share of the server's CPU time that the choice of threads for new connections took, in the threads and in the kernel's
+    /// program; `None` if the state of the threads chooses nothing, or its time is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steering_share: Option<f64>,
 }
 
 /// Mean and standard deviation of a figure over threads, each the mean over repeats.
@@ -32,7 +36,7 @@ pub struct Spread {
 
 impl Balance {
     /// Computes the balance from the counters of repeats; `None` if they have no several network threads.
-    pub(crate) fn of(counters: &[&ServerCounters]) -> Option<Self> {
+    pub fn of(counters: &[&ServerCounters]) -> Option<Self> {
         let known: Vec<&ServerCounters> =
             counters.iter().copied().filter(|it| it.network_threads.len() > 1 && it.window_ns > 0).collect();
         let spread = |figure: &dyn Fn(&ServerCounters, &ThreadFigures) -> Option<f64>| {
@@ -46,8 +50,17 @@ impl Balance {
             new_connections: spread(&|_, thread| Some(thread.assigned as f64))?,
             cpu_share: spread(&|it, thread| Some(thread.cpu_ns? as f64 / it.window_ns as f64)),
             hung: known.iter().map(|it| it.totals.hung).sum(),
+            steering_share: steering_share(&known),
         })
     }
+}
+
+fn steering_share(counters: &[&ServerCounters]) -> Option<f64> {
+    // The threads of `reuseport-least` report nothing that takes a measurable time.
+    let steering_ns = |it: &&ServerCounters| Some(it.totals.steering_program_ns? + it.totals.steering_ns.unwrap_or(0));
+    let steering_ns: u64 = counters.iter().map(steering_ns).sum::<Option<u64>>()?;
+    let cpu_ns: u64 = counters.iter().map(|it| it.cpu_ns()).sum();
+    (cpu_ns > 0).then(|| steering_ns as f64 / cpu_ns as f64)
 }
 
 impl Spread {
@@ -88,7 +101,23 @@ mod tests {
         assert_eq!(balance.new_connections, Spread { mean: 2.0, deviation: 1.0 });
         let cpu = balance.cpu_share.unwrap();
         assert!((cpu.mean - 0.25).abs() < 1e-9 && (cpu.deviation - 0.1).abs() < 1e-9, "{cpu:?}");
-        assert_eq!(balance.hung, Some(7));
+        assert_eq!((balance.hung, balance.steering_share), (Some(7), None));
+    }
+
+    #[test]
+    fn steering_is_a_share_of_all_cpu_time() {
+        let mut hermes = counters(&[(1, 0, None), (1, 0, None)], None);
+        hermes.totals.cpu_system_ns = 1_000;
+        (hermes.totals.steering_ns, hermes.totals.steering_program_ns) = (Some(20), Some(5));
+        let mut least = hermes.clone();
+        least.totals.steering_ns = None;
+        let share = |counters: &[&ServerCounters]| Balance::of(counters).unwrap().steering_share;
+        assert_eq!(
+            (share(&[&hermes]), share(&[&least]), share(&[&hermes, &least])),
+            (Some(0.025), Some(0.005), Some(0.015))
+        );
+        hermes.totals.steering_program_ns = None;
+        assert_eq!(share(&[&hermes]), None, "the kernel's part is unknown");
     }
 
     #[test]

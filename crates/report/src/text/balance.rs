@@ -6,13 +6,20 @@ use crate::format;
 use crate::model::balance::{Balance, Spread};
 use crate::model::summary::Row;
 
-/// The columns after the architecture: the heading and the cell.
-const COLUMNS: &[(&str, fn(&Balance) -> Option<String>)] = &[
-    ("threads", |it| Some(it.threads.to_string())),
-    ("connections", |it| Some(spread(it.connections, format::digits))),
-    ("new ones", |it| Some(spread(it.new_connections, format::digits))),
-    ("CPU", |it| it.cpu_share.map(|it| spread(it, |share| format!("{:.1} %", 100.0 * share)))),
-    ("hung", |it| it.hung.map(|count| count.to_string())),
+/// The columns after the architecture that some row has: the heading, its explanation, and the cell.
+const COLUMNS: &[(&str, &str, fn(&Balance) -> Option<String>)] = &[
+    ("threads", "", |it| Some(it.threads.to_string())),
+    ("connections", " \"connections\" are open at the start of the window.", |it| {
+        Some(spread(it.connections, format::digits))
+    }),
+    ("new ones", " \"new ones\" begin in the window.", |it| Some(spread(it.new_connections, format::digits))),
+    ("CPU", "", |it| it.cpu_share.map(|it| spread(it, |share| format!("{:.1} %", 100.0 * share)))),
+    ("hung", " \"hung\" counts connections that waited for the end of a stall.", |it| {
+        it.hung.map(|count| count.to_string())
+    }),
+    ("steering", " \"steering\" is the share of the server's CPU time that the choice of threads takes.", |it| {
+        it.steering_share.map(|share| format!("{} %", format::digits(100.0 * share)))
+    }),
 ];
 
 fn spread(Spread { mean, deviation }: Spread, shown: fn(f64) -> String) -> String {
@@ -22,18 +29,15 @@ fn spread(Spread { mean, deviation }: Spread, shown: fn(f64) -> String) -> Strin
 /// Renders the rows with several network threads; `None` without such rows.
 pub(super) fn render(rows: &[Row], medium: Medium) -> Option<String> {
     let balances: Vec<(&Row, &Balance)> = rows.iter().filter_map(|row| Some((row, row.balance.as_ref()?))).collect();
-    let has_hung = balances.iter().any(|(_, balance)| balance.hung.is_some());
-    let columns = || COLUMNS.iter().filter(|(heading, _)| *heading != "hung" || has_hung);
+    let is_known = |cell: fn(&Balance) -> Option<String>| balances.iter().any(|(_, balance)| cell(balance).is_some());
+    let columns = || COLUMNS.iter().filter(|(_, _, cell)| is_known(*cell));
     let cells = |(row, balance): &(&Row, &Balance)| {
-        let cells = columns().map(|(_, cell)| cell(balance).unwrap_or_else(|| "-".into()));
+        let cells = columns().map(|(_, _, cell)| cell(balance).unwrap_or_else(|| "-".into()));
         [row.label()].into_iter().chain(cells).collect()
     };
-    let headings = ["architecture"].into_iter().chain(columns().map(|(heading, _)| *heading));
-    let hung = if has_hung { " \"hung\" counts connections that waited for the end of a stall." } else { "" };
-    let about = format!(
-        "Balance of the network threads: mean and standard deviation over the threads. \"connections\" are open at the start of \
-         the window, \"new ones\" begin in it.{hung}"
-    );
+    let headings = ["architecture"].into_iter().chain(columns().map(|(heading, ..)| *heading));
+    let explanations: String = columns().map(|(_, about, _)| *about).collect();
+    let about = format!("Balance of the network threads: mean and standard deviation over the threads.{explanations}");
     let table = of_parts(1, headings, balances.iter().map(cells), medium);
     (!balances.is_empty()).then(|| format!("{}\n{table}", medium.prose(&about)))
 }
@@ -58,7 +62,13 @@ mod tests {
         let lines: Vec<&str> = text_without_stalls.lines().skip_while(|line| !line.contains("Balance")).collect();
         assert!(lines.iter().any(|line| line.contains("20.0 ± 10.0") && line.contains("3.00 ± 0")), "{lines:#?}");
         assert!(!lines.join("\n").contains("hung"), "{lines:#?}");
-        run.records.iter_mut().filter_map(|record| record.server.as_mut()).for_each(|it| it.totals.hung = Some(21));
-        assert!(text(&run).contains("hung"));
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            (server.totals.hung, server.totals.steering_program_ns) = (Some(21), Some(24_000));
+        }
+        let all = text(&run);
+        assert!(
+            all.contains("hung") && all.contains("84") && all.contains("steering") && all.contains("1.00 %"),
+            "{all}"
+        );
     }
 }

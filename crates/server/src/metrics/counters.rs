@@ -137,6 +137,11 @@ totals! {
         dropped,
         /// Connections that waited for the end of a stall, once for each stall; `None` without stalls.
         hung,
+        /// CPU time in which the workers reported their state and chose eligible workers, in nanoseconds; `None` unless they do.
+        steering_ns,
+        /// CPU time of the kernel's program that steers connections, in nanoseconds; `None` without a program, or without the
+        /// permission to measure it.
+        steering_program_ns,
         /// Children that crashed or were killed.
         crashed,
         /// Events that waits reported.

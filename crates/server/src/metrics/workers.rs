@@ -105,6 +105,8 @@ pub struct Counters {
     pub timed_out: Counter,
     /// Connections that waited for the end of a stall.
     pub hung: Counter,
+    /// CPU time in which a worker reported its state and chose eligible workers, in nanoseconds.
+    pub steering_ns: Counter,
     pub ignored: Counter,
     pub unsent: Counter,
     /// Crashes of children in this slot. Only the reaper counts them.
@@ -351,7 +353,7 @@ impl Workers {
             macro_rules! add {
                 ($($count:ident)*) => { $(*totals.$count.get_or_insert(0) += counters.$count.get();)* };
             }
-            add!(requests bytes_in bytes_out accepted refused rejected timed_out hung ignored unsent crashed events);
+            add!(requests bytes_in bytes_out accepted refused rejected timed_out hung steering_ns ignored unsent crashed events);
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
             for (sum, counter) in sums.zip(figures) {

@@ -356,7 +356,7 @@ mod tests {
     use std::io::Read;
     use std::net::{Shutdown, TcpStream};
     use std::os::fd::{BorrowedFd, RawFd};
-    use std::sync::{Arc, mpsc};
+    use std::sync::{Arc, OnceLock, mpsc};
     use std::time::Duration;
 
     use wire::ServiceSpec;
@@ -473,6 +473,7 @@ mod tests {
             stopper: stopper.as_fd(),
             stopping: &Arc::default(),
             workers: &workers,
+            program_time: &OnceLock::new(),
             service: &ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
             content: None,
             limits: Limits::default(),

@@ -23,8 +23,8 @@ pub(crate) mod testkit;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use wire::ServiceSpec;
 use wire::http::Content;
@@ -33,6 +33,7 @@ use crate::metrics::workers::Workers;
 use crate::platform;
 use crate::service::limits::Limits;
 use crate::service::work::Work;
+use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Accepted, Acceptor, is_readable};
 use crate::spec::accept::Accept;
 use crate::spec::controllers::Controllers;
@@ -61,6 +62,8 @@ pub struct ServerContext<'a> {
     pub stopper: BorrowedFd<'a>,
     pub stopping: &'a Arc<AtomicBool>,
     pub workers: &'a Workers,
+    /// The time of the kernel's program that steers connections, if it has one and its time is measured.
+    pub(crate) program_time: &'a OnceLock<ProgramTime>,
     pub service: &'a ServiceSpec,
     pub content: Option<Arc<Content>>,
     pub limits: Limits,

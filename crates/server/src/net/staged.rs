@@ -117,7 +117,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let own = if context.accept.has_own_listeners() { networks } else { 0 };
     let shares_listener = context.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
-    let steering = Steering::start(context.accept, &listeners)?;
+    let steering = Steering::start(context.accept, &listeners, context.program_time)?;
     let steering = steering.as_ref();
     let cpus_of = |number: usize| cpus_of_network(context, number);
     let cpus: Vec<Vec<usize>> = (0..networks).map(cpus_of).collect();

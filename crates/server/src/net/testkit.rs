@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::ServerContext;
 use crate::metrics::workers::Workers;
 use crate::registry;
 use crate::service::limits::Limits;
+use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Bound};
 use crate::spec::accept::Accept;
 use crate::spec::controllers::Controllers;
@@ -118,6 +119,7 @@ pub(crate) struct Fixture {
     stop: OwnedFd,
     stopper: OwnedFd,
     stopping: Arc<AtomicBool>,
+    program_time: OnceLock<ProgramTime>,
     service: ServiceSpec,
     cpus: StageCpus,
 }
@@ -131,6 +133,7 @@ impl Fixture {
             stop,
             stopper,
             stopping: Arc::default(),
+            program_time: OnceLock::new(),
             service: ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
             cpus: StageCpus::default(),
         }))
@@ -161,6 +164,7 @@ impl Fixture {
             stopper: self.stopper.as_fd(),
             stopping: &self.stopping,
             workers: &self.workers,
+            program_time: &self.program_time,
             service: &self.service,
             content: None,
             limits: Limits::default(),

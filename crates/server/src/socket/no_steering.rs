@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::metrics::workers::Counters;
@@ -12,9 +13,23 @@ use crate::spec::accept::Accept;
 #[derive(Debug)]
 pub(crate) struct Steering(Infallible);
 
+/// The time of a program, which does not exist on this system.
+#[derive(Debug)]
+pub(crate) struct ProgramTime(Infallible);
+
+impl ProgramTime {
+    pub(crate) fn read_ns(&self) -> Option<u64> {
+        match self.0 {}
+    }
+}
+
 impl Steering {
     /// Returns `None`: `Accept::check` rejects strategies that need a program.
-    pub(crate) fn start(_accept: Accept, _listeners: &[OwnedFd]) -> io::Result<Option<Self>> {
+    pub(crate) fn start(
+        _accept: Accept,
+        _listeners: &[OwnedFd],
+        _time: &OnceLock<ProgramTime>,
+    ) -> io::Result<Option<Self>> {
         Ok(None)
     }
 

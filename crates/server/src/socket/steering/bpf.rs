@@ -13,11 +13,16 @@ use super::assembler::Instruction;
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const ENABLE_STATS: libc::c_int = 32;
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_REUSEPORT_SOCKARRAY: u32 = 20;
 const F_MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_SK_REUSEPORT: u32 = 21;
 const ANY: u64 = 0;
+const STATS_RUN_TIME: u32 = 0;
+/// The words of `struct bpf_prog_info` up to `run_time_ns`, which is the last of them.
+const PROG_INFO_WORDS: usize = 25;
 
 /// The programs call no function that the kernel reserves for the GPL.
 const LICENCE: &CStr = c"MIT";
@@ -50,14 +55,21 @@ struct ProgLoad {
     log: u64,
 }
 
-fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads the attributes, and the memory at the addresses in them. All of it lives until the call returns.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attributes), size_of::<T>()) };
+#[repr(C)]
+struct GetInfo {
+    object: u32,
+    info_bytes: u32,
+    info: u64,
+}
+
+fn bpf<T>(command: libc::c_int, mut attributes: T) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel uses the attributes, and the memory at the addresses in them. All of it lives until the call returns.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(&mut attributes), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// As [`bpf`], for commands that return a descriptor.
-fn open<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
+fn open<T>(command: libc::c_int, attributes: T) -> io::Result<OwnedFd> {
     let descriptor = bpf(command, attributes)?;
     // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
@@ -81,7 +93,7 @@ impl SharedValue {
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         let (map_type, key_bytes, value_bytes) = (MAP_TYPE_ARRAY, size_of::<u32>() as u32, bytes as u32);
         let attributes = MapCreate { map_type, key_bytes, value_bytes, entries: 1, flags: F_MMAPABLE };
-        let map = open(MAP_CREATE, &attributes)?;
+        let map = open(MAP_CREATE, attributes)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: the kernel chooses an unused address for the mapping.
         let at = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, map.as_raw_fd(), 0) };
@@ -116,7 +128,7 @@ pub(super) fn map_listeners(listeners: &[impl AsFd]) -> io::Result<OwnedFd> {
             value: ptr::from_ref(&value) as u64,
             flags: ANY,
         };
-        bpf(MAP_UPDATE_ELEM, &attributes)?;
+        bpf(MAP_UPDATE_ELEM, attributes)?;
     }
     Ok(map)
 }
@@ -124,12 +136,12 @@ pub(super) fn map_listeners(listeners: &[impl AsFd]) -> io::Result<OwnedFd> {
 pub(super) fn empty_listener_map(entries: usize) -> io::Result<OwnedFd> {
     let (key_bytes, value_bytes) = (size_of::<u32>() as u32, size_of::<u64>() as u32);
     let map_type = MAP_TYPE_REUSEPORT_SOCKARRAY;
-    open(MAP_CREATE, &MapCreate { map_type, key_bytes, value_bytes, entries: entries as u32, flags: 0 })
+    open(MAP_CREATE, MapCreate { map_type, key_bytes, value_bytes, entries: entries as u32, flags: 0 })
 }
 
 /// Loads a program that chooses a listener for each new connection.
 pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
-    let attributes = ProgLoad {
+    let attributes = || ProgLoad {
         prog_type: PROG_TYPE_SK_REUSEPORT,
         instructions: code.len() as u32,
         code: code.as_ptr() as u64,
@@ -140,11 +152,26 @@ pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     };
     // The kernel gives up the check of a program when the thread has a signal to handle.
     loop {
-        match open(PROG_LOAD, &attributes) {
+        match open(PROG_LOAD, attributes()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => {}
             loaded => return loaded,
         }
     }
+}
+
+/// Makes the kernel measure the time of its programs until the descriptor is closed. Needs CAP_SYS_ADMIN, and adds two readings
+/// of a clock to each run of each program.
+pub(super) fn measure_programs() -> io::Result<OwnedFd> {
+    open(ENABLE_STATS, STATS_RUN_TIME)
+}
+
+/// Returns the time that the kernel has spent in a program while it measured, in nanoseconds.
+pub(super) fn run_time_ns(program: &OwnedFd) -> io::Result<u64> {
+    let mut info = [0u64; PROG_INFO_WORDS];
+    let info_bytes = size_of_val(&info) as u32;
+    let object = program.as_raw_fd() as u32;
+    bpf(OBJ_GET_INFO_BY_FD, GetInfo { object, info_bytes, info: ptr::from_mut(&mut info) as u64 })?;
+    Ok(info[PROG_INFO_WORDS - 1])
 }
 
 /// Attaches a loaded program to all listeners at the address of `listener`.

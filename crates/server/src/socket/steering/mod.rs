@@ -7,6 +7,7 @@ mod state;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -16,19 +17,42 @@ use self::state::{LostConnections, Row, Table};
 use crate::metrics::workers::Counters;
 use crate::spec::accept::Accept;
 
-/// The longest wait of a worker with [`Accept::Hermes`]. Otherwise no worker would notice that another one hangs.
+/// The longest wait of a worker with [`Accept::Hermes`], as in the paper. Otherwise no worker would notice that another one hangs.
 const WAIT_MAX: Duration = Duration::from_millis(5);
+/// The most CPU time of the end of a turn. A longer time belongs to a thread that interrupted this one.
+const TURN_END_NS_MAX: u64 = 5_000;
 
 /// The state of all network threads that accept, which steers new connections.
 #[derive(Debug)]
 pub(crate) struct Steering {
     table: Table,
     accept: Accept,
+    /// The time of a reading of the clock, in nanoseconds.
+    clock_ns: u64,
+}
+
+/// The kernel's measurement of the time that it spends in a program.
+#[derive(Debug)]
+pub(crate) struct ProgramTime {
+    program: OwnedFd,
+    _measuring: OwnedFd,
+}
+
+impl ProgramTime {
+    /// The time so far, in nanoseconds.
+    pub(crate) fn read_ns(&self) -> Option<u64> {
+        bpf::run_time_ns(&self.program).ok()
+    }
 }
 
 impl Steering {
-    /// Makes the kernel choose among `listeners` as `accept` says. Returns `None` for strategies without state.
-    pub(crate) fn start(accept: Accept, listeners: &[OwnedFd]) -> io::Result<Option<Self>> {
+    /// Makes the kernel choose among `listeners` as `accept` says. Sets `time` if the process may measure the program's time. Returns
+    /// `None` for strategies without state.
+    pub(crate) fn start(
+        accept: Accept,
+        listeners: &[OwnedFd],
+        time: &OnceLock<ProgramTime>,
+    ) -> io::Result<Option<Self>> {
         let Some(first) = listeners.first() else { return Ok(None) };
         match accept {
             Accept::Single | Accept::Shared | Accept::Exclusive | Accept::Reuseport => return Ok(None),
@@ -46,8 +70,12 @@ impl Steering {
         let table = Table::new(listeners.len())?;
         let map = bpf::map_listeners(listeners)?;
         // The program keeps the maps, and the listeners keep the program.
-        bpf::attach(first, &load(accept, &table, &map, listeners.len())?)?;
-        Ok(Some(Self { table, accept }))
+        let program = load(accept, &table, &map, listeners.len())?;
+        bpf::attach(first, &program)?;
+        if let Ok(measuring) = bpf::measure_programs() {
+            let _ = time.set(ProgramTime { program, _measuring: measuring });
+        }
+        Ok(Some(Self { table, accept, clock_ns: clock_ns() }))
     }
 
     /// The part of the worker with this number.
@@ -106,16 +134,25 @@ impl WorkerState<'_> {
     pub(crate) fn end_turn(&mut self, counters: &Counters) {
         let (accepted, ended) = (counters.accepted.get(), counters.ended.get());
         if self.steering.accept == Accept::Hermes {
+            let (table, started_ns) = (&self.steering.table, now_ns());
             self.row.connections.store(accepted.saturating_sub(ended), Relaxed);
             self.row.pending.store(0, Relaxed);
             self.row.entered_ns.store(0, Relaxed);
-            let table = &self.steering.table;
-            table.eligible().store(state::eligible(table.rows(), now_ns()), Relaxed);
+            table.eligible().store(state::eligible(table.rows(), started_ns), Relaxed);
+            // Without the last reading, the turn would have two; the time between these two has one.
+            let spent_ns = now_ns() - started_ns + self.steering.clock_ns;
+            counters.steering_ns.add(spent_ns.min(TURN_END_NS_MAX));
         } else {
             let lost = self.lost.after_turn(self.row.steered.load(Relaxed), accepted);
             self.row.settled.store(ended + lost, Relaxed);
         }
     }
+}
+
+/// The time of a reading of the clock in nanoseconds: the shortest of many, which contains no interrupt.
+fn clock_ns() -> u64 {
+    let readings: Vec<u64> = (0..100).map(|_| now_ns()).collect();
+    readings.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or_default()
 }
 
 /// The clock of the timestamps, in nanoseconds.

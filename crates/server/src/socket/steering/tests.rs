@@ -12,6 +12,7 @@ struct Group {
     address: std::net::SocketAddr,
     listeners: Vec<OwnedFd>,
     steering: Option<Steering>,
+    time: OnceLock<ProgramTime>,
     _holder: OwnedFd,
 }
 
@@ -23,8 +24,9 @@ impl Group {
         }
         let holder = socket::reserve_address(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let listeners: Vec<OwnedFd> = (0..workers).map(|_| socket::listen_reuseport(&holder.socket).unwrap()).collect();
-        let steering = Steering::start(accept, &listeners).unwrap();
-        Some(Self { address: holder.address.ip().unwrap(), listeners, steering, _holder: holder.socket })
+        let time = OnceLock::new();
+        let steering = Steering::start(accept, &listeners, &time).unwrap();
+        Some(Self { address: holder.address.ip().unwrap(), listeners, steering, time, _holder: holder.socket })
     }
 
     fn rows(&self) -> &[Row] {
@@ -122,6 +124,24 @@ fn hung_worker_gets_no_connection_from_hermes() {
 }
 
 #[test]
+fn time_of_steering_grows_with_connections_and_turns() {
+    for accept in [Accept::ReuseportLeast, Accept::Hermes] {
+        let Some(group) = Group::start(accept, 2) else { return };
+        let Some(time) = group.time.get() else { return skipped("statistics of BPF programs (CAP_SYS_ADMIN)") };
+        group.connect_many(5);
+        let early_ns = time.read_ns().unwrap();
+        group.connect_many(50);
+        let (late_ns, counters) = (time.read_ns().unwrap(), Counters::default());
+        assert!(0 < early_ns && early_ns < late_ns, "{accept}: {early_ns} ns, then {late_ns} ns");
+        let mut state = group.steering.as_ref().unwrap().worker(0);
+        (0..1_000).for_each(|_| state.end_turn(&counters));
+        let spent_ns = counters.steering_ns.get();
+        assert_eq!(spent_ns > 0, accept == Accept::Hermes, "{accept}: {spent_ns} ns");
+        assert!(spent_ns <= 1_000 * TURN_END_NS_MAX, "{accept}: {spent_ns} ns");
+    }
+}
+
+#[test]
 fn worker_reports_ended_connections_to_least() {
     let Some(group) = Group::start(Accept::ReuseportLeast, 2) else { return };
     let (counters, mut state) = (Counters::default(), group.steering.as_ref().unwrap().worker(1));
@@ -140,8 +160,10 @@ fn program_by_cpu_steers_to_the_client_s_cpu() {
         let workers = last + 1;
         let holder = socket::reserve_address(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let listeners: Vec<OwnedFd> = (0..workers).map(|_| socket::listen_reuseport(&holder.socket).unwrap()).collect();
-        assert!(Steering::start(accept, &listeners).unwrap().is_none());
-        let group = Group { address: holder.address.ip().unwrap(), listeners, steering: None, _holder: holder.socket };
+        let time = OnceLock::new();
+        assert!(Steering::start(accept, &listeners, &time).unwrap().is_none() && time.get().is_none());
+        let address = holder.address.ip().unwrap();
+        let group = Group { address, listeners, steering: None, time, _holder: holder.socket };
         for &cpu in &allowed {
             // Over loopback, the CPU that sends a packet also receives it.
             let counts = std::thread::scope(|scope| {
