@@ -78,6 +78,8 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
             read_budget_bytes: server::ReadBudget::default(),
             controllers: server::Controllers::default(),
             stall: None,
+            datagrams: server::DatagramOptions::default(),
+            busy_poll: None,
             limits: server::Limits::default(),
             count_syscalls: false,
         }),

@@ -42,6 +42,7 @@ unreachable_methods! { Testbed:
     clients(&Self) -> &[TestbedHost];
     network(&Self) -> &Network;
     applied(&Self) -> Applied;
+    suspend(&Self, u64) -> anyhow::Result<()>;
     sources(&Self, &LoadConfig) -> Result<Vec<IpAddr>, String>;
     measure(&mut Self, &Stop) -> anyhow::Result<NetworkReport>;
     relay_counts(&mut Self) -> anyhow::Result<Option<RelayCounts>>;

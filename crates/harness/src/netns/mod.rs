@@ -17,6 +17,8 @@ mod interface;
 #[cfg(target_os = "linux")]
 mod namespace;
 #[cfg(target_os = "linux")]
+mod napi;
+#[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
 pub mod relay;

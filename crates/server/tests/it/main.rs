@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use muxbench_server::{Accept, Architecture, Controllers, Limits, ReadBudget, ServeConfig, StageCpus};
+use muxbench_server::{Accept, Architecture, Controllers, DatagramOptions, Limits, ReadBudget, ServeConfig, StageCpus};
 use wire::ServiceSpec;
 
 #[cfg(target_os = "linux")]
@@ -50,7 +50,10 @@ fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
 fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
     ServeConfig {
         architecture,
-        accept: Accept::default_of(architecture.model),
+        accept: match service {
+            ServiceSpec::Udp { .. } if architecture.model.has_network_threads() => Accept::Reuseport,
+            _ => Accept::default_of(architecture.model),
+        },
         service,
         work: None,
         listen: ([127, 0, 0, 1], 0).into(),
@@ -60,6 +63,8 @@ fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
         read_budget_bytes: ReadBudget::default(),
         controllers: Controllers::default(),
         stall: None,
+        datagrams: DatagramOptions::default(),
+        busy_poll: None,
         limits: Limits::default(),
         count_syscalls: false,
     }
