@@ -45,6 +45,8 @@ pub struct Testbed {
     /// The packets that full queues to the relay had dropped when the counts were last read.
     overflowed: u64,
     measurements: usize,
+    /// The time for which the server's interface suspends its interrupts; 0 for never.
+    suspend_ns: u64,
 }
 
 impl Testbed {
@@ -85,7 +87,17 @@ impl Testbed {
         }
         let setup_ns = started.elapsed().as_nanos() as u64;
         let network = network.clone();
-        Ok(Self { network, applied, setup_ns, hosts, _bridge: bridge, relay, overflowed: 0, measurements: 0 })
+        Ok(Self {
+            network,
+            applied,
+            setup_ns,
+            hosts,
+            _bridge: bridge,
+            relay,
+            overflowed: 0,
+            measurements: 0,
+            suspend_ns: 0,
+        })
     }
 
     /// The server's host.
@@ -109,8 +121,13 @@ impl Testbed {
     }
 
     /// Makes the server's interface suspend its interrupts for this time after polls by the server; 0 for never.
-    pub fn suspend(&self, suspend_ns: u64) -> anyhow::Result<()> {
-        napi::suspend(&self.server().namespace, suspend_ns)
+    pub fn suspend(&mut self, suspend_ns: u64) -> anyhow::Result<()> {
+        // Older kernels lack the setting, so change it only if needed.
+        if suspend_ns != self.suspend_ns {
+            napi::suspend(&self.server().namespace, suspend_ns)?;
+            self.suspend_ns = suspend_ns;
+        }
+        Ok(())
     }
 
     /// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose.

@@ -13,8 +13,8 @@ use super::limits::{
 use crate::host::Host;
 use crate::model::network::{Applied, Links};
 use crate::model::{FleetFacts, Trial};
-use crate::netns::addresses;
 use crate::netns::conditions::{self, Found};
+use crate::netns::{self, addresses};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
@@ -57,7 +57,11 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         let idle = if workload.idle > 0 { " (including idle ones)" } else { "" };
         format!("workload.{targets}: {connections} {targets}{idle} need")
     };
-    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, needs.workers));
+    let of_accept = ours.map_or(0, |serve| match serve.architecture.threads {
+        // Each thread has a socket on each port.
+        Some(threads) if workload.service.ports().is_some() => connections * u64::from(threads.network.max(1)),
+        _ => serve.accept.descriptors(serve.architecture.model, needs.workers),
+    });
     let tasks = if needs.per_connection == PerConnection::Process { "processes" } else { "threads" };
     for (needed, what, limit, limit_name, remedy) in [
         (
@@ -111,7 +115,9 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             let checked = poll.check_address(&serve.listen).and_then(|()| architecture.can_busy_poll(poll));
             require("server.busy-poll", checked);
             let has_lab = workload.network.is_some() && host.fleet.is_none();
-            require("server.busy-poll", check_suspension(poll, has_lab));
+            let is_allowed = check_suspension(poll, has_lab);
+            let can_suspend = || if poll.suspend_ns.is_some() { netns::can_suspend() } else { Ok(()) };
+            require("server.busy-poll", is_allowed.and_then(|()| can_suspend()));
         }
         let key = if serve.datagrams.offload { "server.datagram-offload" } else { "server.datagram-batch" };
         let checked = serve.datagrams.check(&serve.service);

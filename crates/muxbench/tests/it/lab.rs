@@ -208,12 +208,11 @@ fn servers_poll_the_interface_of_a_lab() {
     if !may_make_labs() {
         return;
     }
-    let result = compare(&["--network", "lab", "--arch", "epoll,mt", "--busy-poll", "off,50us", "--rate", "400"]);
+    let result = compare(&["--network", "lab", "--arch", "mt", "--busy-poll", "off,50us"]);
     let planned = result["run"]["trials"].as_array().unwrap();
-    let infeasible = planned.iter().filter(|it| !it["impossible"].as_array().unwrap().is_empty());
-    if let Some(trial) = infeasible.clone().next() {
-        // Without CONFIG_NET_RX_BUSY_POLL, the trials that poll are infeasible, and no others.
-        assert!(infeasible.clone().all(|it| it["serve"]["busy_poll"].is_object()), "{trial}");
+    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
+        // An older kernel refuses the trials that poll, and no others.
+        assert!(trial["serve"]["busy_poll"].is_object(), "{trial}");
         skipped(&format!("busy polling: {}", trial["impossible"]));
         return;
     }
@@ -224,6 +223,11 @@ fn servers_poll_the_interface_of_a_lab() {
         assert!(it["load"]["completed"].as_u64() > Some(50), "{}", it["verdict"]);
     }
     let suspended = compare(&["--network", "lab", "--busy-poll", "off,50us:suspend=20ms"]);
+    let planned = suspended["run"]["trials"].as_array().unwrap();
+    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
+        skipped(&format!("suspension of interrupts: {}", trial["impossible"]));
+        return;
+    }
     let trials = suspended["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 2, "{}", suspended["run"]["trials"]);
     for it in trials {

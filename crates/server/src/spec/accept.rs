@@ -65,7 +65,8 @@ impl Accept {
 
     /// Checks whether the strategy can distribute the requests of `service` over the threads of `model`.
     pub fn check_service(self, model: &ModelRow, service: &ServiceSpec) -> Result<(), String> {
-        if service.ports().is_some() && model.has_network_threads() && self != Self::Reuseport {
+        let has_sockets = model.serves_datagrams() && model.has_network_threads();
+        if service.ports().is_some() && has_sockets && self != Self::Reuseport {
             return Err(format!(
                 "`{}` cannot serve `{}` with the accept strategy `{self}`: datagrams have no connections to hand over or to steer; \
                  choose reuseport, which gives each thread a socket on each port",

@@ -31,9 +31,11 @@ pub(super) struct BatchIo {
     room_bytes: usize,
     received: Box<[Message]>,
     received_headers: Box<[libc::mmsghdr]>,
+    /// The number of received headers that the kernel may have changed.
+    used: usize,
     ids: Vec<[u8; ID_BYTES]>,
     replies: Vec<Reply>,
-    reply_headers: Box<[libc::mmsghdr]>,
+    reply_headers: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
     response: Vec<u8>,
 }
@@ -62,9 +64,8 @@ impl BatchIo {
         let room_bytes = if options.offload { DATAGRAM_BYTES_MAX + CACHE_LINE_BYTES } else { request_bytes };
         let requests_max = if options.offload { batch * RECEIVED_SEGMENTS_MAX } else { batch };
         let segments_max = (wire::udp::DATAGRAM_BYTES_MAX as usize / response.len()).clamp(1, SEGMENTS_MAX);
+        let replies_max = batch * (requests_max / batch).div_ceil(segments_max);
         // SAFETY: all fields are numbers or pointers, for which zeros are valid.
-        let header = || -> libc::mmsghdr { unsafe { mem::zeroed() } };
-        // SAFETY: likewise.
         let message = || -> Message { unsafe { mem::zeroed() } };
         let mut it = Self {
             offload: options.offload,
@@ -73,10 +74,11 @@ impl BatchIo {
             rooms: Vec::with_capacity(batch * room_bytes),
             room_bytes,
             received: (0..batch).map(|_| message()).collect(),
-            received_headers: (0..batch).map(|_| header()).collect(),
+            received_headers: (0..batch).map(|_| empty_header()).collect(),
             ids: Vec::with_capacity(requests_max),
-            replies: Vec::with_capacity(requests_max),
-            reply_headers: (0..requests_max).map(|_| header()).collect(),
+            used: batch,
+            replies: Vec::with_capacity(replies_max),
+            reply_headers: Vec::with_capacity(replies_max),
             parts: Vec::with_capacity(PARTS * requests_max),
             response,
         };
@@ -107,7 +109,7 @@ impl BatchIo {
     }
 
     fn receive(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Result<usize, Errno> {
-        for (header, message) in self.received_headers.iter_mut().zip(&mut self.received) {
+        for (header, message) in self.received_headers.iter_mut().zip(&mut self.received).take(self.used) {
             let header = &mut header.msg_hdr;
             header.msg_namelen = NAME_BYTES as libc::socklen_t;
             message.control.length = if self.reports_destination || self.offload { CONTROL_BYTES } else { 0 };
@@ -118,7 +120,9 @@ impl BatchIo {
         // MSG_TRUNC: report the full length of a datagram that is larger than its room.
         let flags = libc::MSG_WAITFORONE | libc::MSG_TRUNC;
         // SAFETY: all pointers in the headers are valid during the call, and the kernel respects the lengths.
-        counted(unsafe { libc::recvmmsg(io.as_raw_fd(), headers, count, flags, ptr::null_mut()) })
+        let received = counted(unsafe { libc::recvmmsg(io.as_raw_fd(), headers, count, flags, ptr::null_mut()) });
+        self.used = received.unwrap_or(self.received.len());
+        received
     }
 
     /// Counts the datagrams of a received message, and prepares the responses to its requests.
@@ -176,9 +180,11 @@ impl BatchIo {
             self.parts.extend([id, rest]);
         }
         let mut part = 0;
-        for (reply, header) in self.replies.iter_mut().zip(&mut self.reply_headers) {
-            let from = &mut self.received_headers[reply.message].msg_hdr;
-            let header = &mut header.msg_hdr;
+        self.reply_headers.clear();
+        for reply in &mut self.replies {
+            let from = &self.received_headers[reply.message].msg_hdr;
+            let mut message = empty_header();
+            let header = &mut message.msg_hdr;
             (header.msg_name, header.msg_namelen) = (from.msg_name, from.msg_namelen);
             let parts = PARTS * reply.responses;
             (header.msg_iov, header.msg_iovlen) = (self.parts[part..].as_mut_ptr(), parts as _);
@@ -187,11 +193,12 @@ impl BatchIo {
                 append(&mut reply.control, libc::UDP_SEGMENT, &(self.response.len() as u16).to_ne_bytes());
             }
             reply.control.attach(header);
+            self.reply_headers.push(message);
         }
         let mut done = 0;
         while done < self.replies.len() {
             counters.syscall(Syscall::Write);
-            let left = &mut self.reply_headers[done..self.replies.len()];
+            let left = &mut self.reply_headers[done..];
             // If the socket is full, responses are dropped, even on a blocking socket.
             // SAFETY: all pointers in the headers are valid during the call, and the kernel only writes the lengths sent.
             let sent = counted(unsafe {
@@ -210,6 +217,11 @@ impl BatchIo {
             }
         }
     }
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+    unsafe { mem::zeroed() }
 }
 
 /// The control messages of a received message.
