@@ -10,7 +10,9 @@ use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_me
 use crate::runtimes;
 use crate::socket::steering;
 use crate::spec::accept::Accept;
-use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
+use crate::spec::busy_poll::BusyPoll;
+use crate::spec::datagrams::DatagramOptions;
+use crate::spec::mechanism::{BusyPolls, DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
 use crate::spec::read_budget::ReadBudget;
 
@@ -89,7 +91,7 @@ impl Architecture {
         } else if has_datagrams && !self.model.serves_datagrams() {
             format!(
                 "`{model}` cannot serve `{name}`: datagrams have no connections to hand over; choose sped over any mechanism \
-                 (`epoll`, `poll`), `mt` or `mp`"
+                 (`epoll`, `poll`), symped with the accept strategy reuseport, `mt` or `mp`"
             )
         } else if let (true, Some(MechanismRow { name: mechanism, serves_datagrams: false, .. })) =
             (has_datagrams, self.mechanism)
@@ -113,6 +115,42 @@ impl Architecture {
                  omit the budget and by-packet"
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks whether the architecture, on this host, can receive and send datagrams in this way.
+    pub fn can_batch(&self, options: DatagramOptions) -> Result<(), String> {
+        match self.mechanism {
+            _ if options.is_default() => Ok(()),
+            Some(MechanismRow { family: Family::Completion, .. }) => Err(format!(
+                "`{self}` cannot batch datagrams: each request to io_uring has one message, and its queue is the batch; choose epoll \
+                 or another readiness mechanism, `mt` or `mp`"
+            )),
+            _ => platform::can_batch_datagrams(options.offload),
+        }
+    }
+
+    /// The system calls that can poll the network interface.
+    pub(crate) fn busy_polls(&self) -> BusyPolls {
+        match (self.mechanism, self.model.per_connection) {
+            (Some(row), _) => row.busy_polls,
+            (None, PerConnection::Thread | PerConnection::Process) => BusyPolls::Receives,
+            (None, PerConnection::Nothing | PerConnection::Stack) => BusyPolls::Nothing,
+        }
+    }
+
+    /// Checks whether the architecture, on this host, can poll the network interface.
+    pub fn can_busy_poll(&self, poll: BusyPoll) -> Result<(), String> {
+        match self.busy_polls() {
+            BusyPolls::Nothing => Err(format!(
+                "`{self}` cannot poll the network interface: its waits cannot, or do so only by a setting of the whole host \
+                 (net.core.busy_poll); choose epoll, io_uring, io_uring-poll, spin, mt or mp, or omit the option"
+            )),
+            BusyPolls::Ring if poll.budget != BusyPoll::BUDGET => Err(format!(
+                "`{self}` cannot poll with a budget of {}: the kernel sets the budget of io_uring; omit it, or choose epoll",
+                poll.budget
+            )),
+            by => platform::busy_poll::can_busy_poll(by, poll),
         }
     }
 

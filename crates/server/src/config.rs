@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::service::work::Work;
-use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, Stall, TargetConfig};
+use crate::{
+    Accept, Architecture, BusyPoll, Controllers, DatagramOptions, ExternalConfig, Limits, ReadBudget, StageCpus, Stall,
+    TargetConfig,
+};
 
 /// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,6 +124,12 @@ pub struct ServeConfig {
     /// Periodic stalls of the first network thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
+    /// How a server of `udp` receives and sends.
+    #[serde(default, skip_serializing_if = "DatagramOptions::is_default")]
+    pub datagrams: DatagramOptions,
+    /// Busy polling of the network interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_poll: Option<BusyPoll>,
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
@@ -145,6 +154,8 @@ impl ServeConfig {
             read_budget_bytes: ReadBudget::default(),
             controllers: Controllers::default(),
             stall: None,
+            datagrams: DatagramOptions::default(),
+            busy_poll: None,
             limits: Limits::default(),
             count_syscalls: false,
         }
@@ -152,8 +163,8 @@ impl ServeConfig {
 
     /// The options besides the architecture.
     pub fn options(&self) -> Options {
-        let Self { accept, read_budget_bytes, controllers, stall, .. } = *self;
-        Options { accept, read_budget_bytes, controllers, stall }
+        let Self { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll, .. } = *self;
+        Options { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll }
     }
 }
 
@@ -168,4 +179,8 @@ pub struct Options {
     pub controllers: Controllers,
     /// Periodic stalls of the first network thread.
     pub stall: Option<Stall>,
+    /// How a server of `udp` receives and sends.
+    pub datagrams: DatagramOptions,
+    /// Busy polling of the network interface.
+    pub busy_poll: Option<BusyPoll>,
 }

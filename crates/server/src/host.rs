@@ -25,7 +25,7 @@ use crate::socket::steering::ProgramTime;
 use crate::socket::unix::SocketFile;
 use crate::socket::{self, ports};
 use crate::spec::accept::Accept;
-use crate::spec::mechanism::Family;
+use crate::spec::mechanism::{BusyPolls, Family};
 use crate::spec::model::PerConnection;
 
 /// The number of counter slots in models without a thread or process per connection; more threads get more slots.
@@ -49,7 +49,7 @@ pub struct Server {
 }
 
 struct ServerState {
-    /// The listener; for datagrams, the sockets of all ports.
+    /// The listener; for datagrams, the sockets of all ports, those of each worker together.
     sockets: Vec<OwnedFd>,
     serves_datagrams: bool,
     /// The read end of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
@@ -171,6 +171,7 @@ impl Server {
             .accept
             .check(config.architecture)
             .and_then(|()| config.accept.check_address(&config.listen))
+            .and_then(|()| config.accept.check_service(model, &config.service))
             .and_then(|()| config.accept.can_run(config.architecture))
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.read_budget_bytes.check(&config.service))
@@ -178,14 +179,24 @@ impl Server {
             .and_then(|()| config.controllers.check(model, config.architecture.threads))
             .and_then(|()| config.architecture.can_listen(&config.listen))
             .and_then(|()| config.work.map_or(Ok(()), |work| work.check(&config.service)))
-            .and_then(|()| config.stall.map_or(Ok(()), |stall| stall.check(model)));
+            .and_then(|()| config.stall.map_or(Ok(()), |stall| stall.check(model, &config.service)))
+            .and_then(|()| config.datagrams.check(&config.service))
+            .and_then(|()| config.architecture.can_batch(config.datagrams))
+            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| poll.check_address(&config.listen)))
+            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| config.architecture.can_busy_poll(poll)));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
         // Read this before the sockets exist: the sockets of a datagram service count as memory of its ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
-        let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
+        let socket_poll = config.busy_poll.filter(|_| config.architecture.busy_polls() == BusyPolls::Receives);
+        let opened = open_sockets(config).and_then(|opened| {
+            let set = |(socket, poll): (&OwnedFd, _)| platform::busy_poll::set_socket(socket.as_fd(), poll);
+            opened.sockets.iter().filter_map(|socket| Some((socket, socket_poll?))).try_for_each(set)?;
+            Ok(opened)
+        });
+        let Listening { sockets, address, ports, file } = opened.map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
             let remedy = match config.service.ports() {
                 Some(_) if lacks_descriptors => "raise the limit of descriptors (ulimit -n), or serve fewer ports",
@@ -268,6 +279,9 @@ impl Server {
                     read_budget: config.read_budget_bytes.of(&config.service),
                     controllers: config.controllers,
                     stall: config.stall,
+                    datagrams: config.datagrams,
+                    busy_poll: config.busy_poll,
+                    socket_poll,
                     started,
                 };
                 (config.architecture.model.run)(&context, config.architecture.mechanism)
@@ -387,7 +401,14 @@ fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
     if let Some(count) = config.service.ports() {
         // Completion mechanisms and blocking threads wait inside a receive, so their sockets must block.
         let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
-        let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
+        let workers = match config.accept {
+            Accept::Reuseport => config.architecture.threads_at_once().unwrap_or(1),
+            _ => 1,
+        };
+        let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking, workers)?;
+        if config.datagrams.offload {
+            sockets.iter().try_for_each(platform::coalesce_datagrams)?;
+        }
         return Ok(Listening { sockets, address, ports: Some(ports), file: None });
     }
     let Bound { socket, address, file } = match config.accept {

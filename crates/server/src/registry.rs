@@ -30,7 +30,7 @@ use crate::runtimes;
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "without features there are no runtimes")]
 use crate::service::with_service;
-use crate::spec::mechanism::{Family, Spins};
+use crate::spec::mechanism::{BusyPolls, Family, Spins};
 use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, Stages, THREADS_MAX, ThreadSpec};
 
 /// A row of [`MODELS`].
@@ -171,6 +171,8 @@ pub struct MechanismRow {
     pub serves_datagrams: bool,
     /// Whether the read budget bounds its reads.
     pub bounds_reads: bool,
+    /// The system calls that can poll the network interface.
+    pub busy_polls: BusyPolls,
     /// Runs all stages of an event-driven server, the accept stage in the calling thread. The loops are compiled for each
     /// mechanism, so they call it without a vtable.
     pub run: fn(&ServerContext<'_>) -> io::Result<()>,
@@ -188,6 +190,7 @@ const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> Mec
         family: Family::Readiness,
         serves_datagrams: true,
         bounds_reads: true,
+        busy_polls: M::BUSY_POLLS,
         run: ready_loop::run::<M>,
     }
 }
@@ -205,6 +208,7 @@ const fn completion<M: Datagrams>(name: &'static str, about: &'static str) -> Me
         family: Family::Completion,
         serves_datagrams: M::SERVES_DATAGRAMS,
         bounds_reads: M::BOUNDS_READS,
+        busy_polls: BusyPolls::Ring,
         run: completion_loop::run::<M>,
     }
 }

@@ -22,6 +22,11 @@ impl Udp {
         Self { request_bytes: request_bytes as usize, response_bytes: response_bytes as usize }
     }
 
+    /// Returns the size of a request.
+    pub fn request_bytes(&self) -> usize {
+        self.request_bytes
+    }
+
     /// Returns the id of a datagram of `bytes` bytes; `None` if it is not a request. `datagram` may contain only its beginning.
     #[inline]
     pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {

@@ -189,6 +189,8 @@ fn prepare_testbed(
         Some(testbed) => testbed,
         None => options.launch.testbed(network, trial, options.stop).context("the lab")?,
     };
+    let poll = trial.serve.ours().and_then(|serve| serve.busy_poll);
+    ready.suspend(poll.and_then(|poll| poll.suspend_ns).unwrap_or(0)).context("the lab")?;
     observations.network = Some(ready.measure(options.stop).context("the lab")?);
     *testbed = Some(ready);
     Ok(())

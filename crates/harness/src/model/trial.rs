@@ -11,6 +11,7 @@ use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
 use wire::ServiceSpec;
 
 use crate::spec::Candidate;
+use crate::spec::busy_poll::BusyPolling;
 use crate::spec::controllers;
 use crate::spec::network::Network;
 use crate::spec::stall::Stall;
@@ -122,11 +123,15 @@ impl Trial {
         let again = [(self.is_placebo, "placebo"), (self.is_reference, "reference")];
         let again = again.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
-            let Options { accept, read_budget_bytes, controllers, stall } = serve.options();
+            let Options { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll } = serve.options();
             let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
             let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
             let stall = stall.map(|stall| format!("stall {}", Stall(stall)));
-            accept.into_iter().chain(budget).chain(controllers::describe(&controllers)).chain(stall).collect()
+            let batch = (datagrams.batch > 1).then(|| format!("batches of {}", datagrams.batch));
+            let datagrams = batch.into_iter().chain(datagrams.offload.then(|| "offload".to_owned()));
+            let poll = busy_poll.map(|poll| format!("polls {}", BusyPolling(Some(poll))));
+            let others = controllers::describe(&controllers).into_iter().chain(stall).chain(datagrams).chain(poll);
+            accept.into_iter().chain(budget).chain(others).collect()
         });
         let unusual: Vec<String> = again.chain(unusual).collect();
         if unusual.is_empty() {

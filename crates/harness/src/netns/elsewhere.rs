@@ -25,6 +25,11 @@ macro_rules! unreachable_methods {
     };
 }
 
+/// Refuses: a lab needs Linux.
+pub(crate) fn can_suspend() -> Result<(), String> {
+    Err("a lab needs Linux; omit `suspend`".into())
+}
+
 /// A host of a testbed.
 #[derive(Clone, Debug)]
 pub enum TestbedHost {}
@@ -42,6 +47,7 @@ unreachable_methods! { Testbed:
     clients(&Self) -> &[TestbedHost];
     network(&Self) -> &Network;
     applied(&Self) -> Applied;
+    suspend(&mut Self, u64) -> anyhow::Result<()>;
     sources(&Self, &LoadConfig) -> Result<Vec<IpAddr>, String>;
     measure(&mut Self, &Stop) -> anyhow::Result<NetworkReport>;
     relay_counts(&mut Self) -> anyhow::Result<Option<RelayCounts>>;

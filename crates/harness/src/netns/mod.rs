@@ -17,6 +17,10 @@ mod interface;
 #[cfg(target_os = "linux")]
 mod namespace;
 #[cfg(target_os = "linux")]
+mod napi;
+#[cfg(target_os = "linux")]
+mod netdev;
+#[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
 pub mod relay;
@@ -29,6 +33,10 @@ pub mod testbed;
 
 #[cfg(target_os = "linux")]
 pub use host::TestbedHost;
+#[cfg(target_os = "linux")]
+pub(crate) use napi::can_suspend;
 pub use testbed::Testbed;
 #[cfg(not(target_os = "linux"))]
 pub use testbed::TestbedHost;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use testbed::can_suspend;

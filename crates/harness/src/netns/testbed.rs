@@ -17,6 +17,7 @@ use super::conditions::{self, Found, relay_cpus};
 use super::host::{TestbedHost, settings};
 use super::interface::{self, DEVICE};
 use super::namespace::{Namespace, Tool};
+use super::napi;
 use super::probe;
 use super::relay::{Conditions, RelayConfig, RelayEvent};
 use crate::model::network::{Applied, Links, Means, NetworkReport, RelayCounts};
@@ -38,11 +39,14 @@ pub struct Testbed {
     setup_ns: u64,
     /// The server's host, then the clients'.
     hosts: Vec<TestbedHost>,
+    /// The namespace of the bridge, which ends with this value.
     _bridge: Option<Namespace>,
     relay: Option<Child<RelayEvent>>,
     /// The packets that full queues to the relay had dropped when the counts were last read.
     overflowed: u64,
     measurements: usize,
+    /// The time for which the server's interface suspends its interrupts; 0 for never.
+    suspend_ns: u64,
 }
 
 impl Testbed {
@@ -78,9 +82,22 @@ impl Testbed {
             };
             set_up().with_context(|| format!("cannot set up host {} of the lab", host.number))?;
         }
+        if let (Some(bridge), true) = (&bridge, network.napi) {
+            napi::enable(&hosts[0].namespace, bridge, &port_of(&hosts[0]))?;
+        }
         let setup_ns = started.elapsed().as_nanos() as u64;
         let network = network.clone();
-        Ok(Self { network, applied, setup_ns, hosts, _bridge: bridge, relay, overflowed: 0, measurements: 0 })
+        Ok(Self {
+            network,
+            applied,
+            setup_ns,
+            hosts,
+            _bridge: bridge,
+            relay,
+            overflowed: 0,
+            measurements: 0,
+            suspend_ns: 0,
+        })
     }
 
     /// The server's host.
@@ -101,6 +118,16 @@ impl Testbed {
     /// The means of the network's conditions.
     pub fn applied(&self) -> Applied {
         self.applied
+    }
+
+    /// Makes the server's interface suspend its interrupts for this time after polls by the server; 0 for never.
+    pub fn suspend(&mut self, suspend_ns: u64) -> anyhow::Result<()> {
+        // Older kernels lack the setting, so change it only if needed.
+        if suspend_ns != self.suspend_ns {
+            napi::suspend(&self.server().namespace, suspend_ns)?;
+            self.suspend_ns = suspend_ns;
+        }
+        Ok(())
     }
 
     /// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose.
@@ -173,14 +200,19 @@ fn processes_on(hosts: &[u64]) -> Vec<Pid> {
     processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
+/// The bridge's device that is linked to a host.
+fn port_of(host: &TestbedHost) -> String {
+    format!("h{}", host.number)
+}
+
 /// Creates a namespace with a bridge, and a pair of veth devices for each host.
 fn create_bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
     let bridge = Namespace::new().context("cannot create a network namespace; run as root")?;
     let mut lines = "link set lo up\nlink add name br0 type bridge forward_delay 0 mcast_snooping 0\n".to_owned();
-    for TestbedHost { number, namespace } in hosts {
-        let path = namespace.path();
-        lines += &format!("link add name h{number} type veth peer name {DEVICE} netns {path}\n");
-        lines += &format!("link set dev h{number} master br0 up\n");
+    for host in hosts {
+        let (port, path) = (port_of(host), host.namespace.path());
+        lines += &format!("link add name {port} type veth peer name {DEVICE} netns {path}\n");
+        lines += &format!("link set dev {port} master br0 up\n");
     }
     bridge.run_tool(Tool::IP, &(lines + "link set dev br0 up\n")).context("cannot create the lab's bridge")?;
     Ok(bridge)

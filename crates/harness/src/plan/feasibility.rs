@@ -5,16 +5,16 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use server::spec::model::PerConnection;
-use server::{Accept, Controllers, ServeConfig};
+use server::{Accept, BusyPoll, Controllers, ServeConfig};
 
 use super::limits::{
     BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection,
 };
 use crate::host::Host;
-use crate::model::network::Applied;
+use crate::model::network::{Applied, Links};
 use crate::model::{FleetFacts, Trial};
-use crate::netns::addresses;
 use crate::netns::conditions::{self, Found};
+use crate::netns::{self, addresses};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
@@ -57,7 +57,11 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         let idle = if workload.idle > 0 { " (including idle ones)" } else { "" };
         format!("workload.{targets}: {connections} {targets}{idle} need")
     };
-    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, needs.workers));
+    let of_accept = ours.map_or(0, |serve| match serve.architecture.threads {
+        // Each thread has a socket on each port.
+        Some(threads) if workload.service.ports().is_some() => connections * u64::from(threads.network.max(1)),
+        _ => serve.accept.descriptors(serve.architecture.model, needs.workers),
+    });
     let tasks = if needs.per_connection == PerConnection::Process { "processes" } else { "threads" };
     for (needed, what, limit, limit_name, remedy) in [
         (
@@ -92,6 +96,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         require("server.accept", serve.accept.check_address(&serve.listen));
         require(&key, architecture.can_listen(&serve.listen));
         require("workload.service", architecture.can_serve(&serve.service));
+        require("server.accept", serve.accept.check_service(architecture.model, &serve.service));
         require("server.read-budget", serve.read_budget_bytes.check(&serve.service));
         require("server.read-budget", architecture.can_bound_reads(serve.read_budget_bytes, &serve.service));
         let key = match serve.controllers {
@@ -104,8 +109,19 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             require("workload.simulated-work", work.check(&serve.service));
         }
         if let Some(stall) = serve.stall {
-            require("server.stall", stall.check(architecture.model));
+            require("server.stall", stall.check(architecture.model, &serve.service));
         }
+        if let Some(poll) = serve.busy_poll {
+            let checked = poll.check_address(&serve.listen).and_then(|()| architecture.can_busy_poll(poll));
+            require("server.busy-poll", checked);
+            let has_lab = workload.network.is_some() && host.fleet.is_none();
+            let is_allowed = check_suspension(poll, has_lab);
+            let can_suspend = || if poll.suspend_ns.is_some() { netns::can_suspend() } else { Ok(()) };
+            require("server.busy-poll", is_allowed.and_then(|()| can_suspend()));
+        }
+        let key = if serve.datagrams.offload { "server.datagram-offload" } else { "server.datagram-batch" };
+        let checked = serve.datagrams.check(&serve.service);
+        require(key, checked.and_then(|()| architecture.can_batch(serve.datagrams)));
         if serve.count_syscalls {
             let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
             require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));
@@ -129,7 +145,15 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
     let sources = match &workload.network {
         Some(network) => {
-            reasons.extend(kernel.find_means(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
+            let means = kernel.find_means(network, host.fleet.as_ref()).clone();
+            reasons.extend(means.as_ref().err().cloned().unwrap_or_default());
+            if network.napi && means.is_ok_and(|applied| applied.links == Links::Tun) {
+                reasons.push(
+                    "network.napi: the lab's links are TUN devices, which have no NAPI, because this kernel has no netem; remove the \
+                     delay and `napi` (busy polling), or use a kernel with sch_netem"
+                        .into(),
+                );
+            }
             addresses::sources(load, ports)
         }
         None => load::io::source_ports::sources_with(load, ports),
@@ -163,6 +187,16 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         ));
     }
     reasons
+}
+
+/// Checks whether muxbench may set the interface that suspends its interrupts.
+fn check_suspension(poll: BusyPoll, has_lab: bool) -> Result<(), String> {
+    if poll.suspend_ns.is_none() || has_lab {
+        return Ok(());
+    }
+    Err("muxbench sets the suspension of interrupts only in a lab of its own, because the setting would outlast the run; set \
+         irq-suspend-timeout of your interface, and write `prefer` instead of `suspend`"
+        .into())
 }
 
 /// Returns the reasons why a trial cannot run with the workers of a distributed run.

@@ -84,7 +84,9 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
             let accepts = experiment.server.accept.as_ref();
             let accept =
                 ours.zip(accepts).and_then(|(ours, accepts)| accepts.0.iter().position(|it| *it == ours.accept));
-            (experiment.architectures.0.iter().position(|it| it == architecture), accept)
+            let polls = experiment.server.busy_polls();
+            let poll = ours.and_then(|ours| polls.iter().position(|it| *it == ours.busy_poll));
+            (experiment.architectures.0.iter().position(|it| it == architecture), accept, poll)
         };
         let reference = (0..contest.len()).min_by_key(|&at| (trials[contest[at]].is_placebo, in_order(&contest[at])));
         contest.swap(0, reference.expect("a contest has trials"));
@@ -165,6 +167,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
     let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let reason = if mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing) {
         "the server uses its CPU even without load"
+    } else if trial.serve.ours().and_then(|serve| serve.busy_poll?.suspend_ns).is_some() {
+        "suspended interrupts would delay the packets to other servers"
     } else if let Some(reason) = workload.network.as_ref().and_then(network_problem) {
         reason
     } else if workload.service.stream().is_some() {

@@ -24,13 +24,14 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
+use server::{Accept, BusyPoll, ExternalConfig, ServeConfig, ServerSpec};
 use wire::ServiceSpec;
 
 use crate::host::{Host, idle_cpus, placement};
 use crate::model::{FleetFacts, Trial, Workload};
 use crate::netns::addresses;
 use crate::spec::interleave::Interleave;
+use crate::spec::network::Network;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
@@ -123,12 +124,16 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     let architectures = &experiment.architectures.0;
-    // Accept strategies are options of our own servers only.
-    let with_accepts = |candidate| match candidate {
-        &Candidate::Ours(ours) => experiment.server.accepts(ours).into_iter().map(|it| (candidate, Some(it))).collect(),
-        _ => vec![(candidate, None)],
+    // Accept strategies and busy polling are options of our own servers only.
+    let polls = experiment.server.busy_polls();
+    let with_options = |candidate| match candidate {
+        &Candidate::Ours(ours) => {
+            let accepts = experiment.server.accepts(ours).into_iter();
+            accepts.flat_map(|accept| polls.iter().map(move |poll| (candidate, Some(accept), *poll))).collect()
+        }
+        _ => vec![(candidate, None, None)],
     };
-    let servers: Vec<_> = architectures.iter().flat_map(with_accepts).map(|it| (it, false)).collect();
+    let servers: Vec<_> = architectures.iter().flat_map(with_options).map(|it| (it, false)).collect();
     let placebo = servers.first().filter(|_| experiment.placebo).map(|(it, _)| (*it, true));
     let servers: Vec<_> = servers.iter().copied().chain(placebo).collect();
     let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
@@ -153,15 +158,15 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
     warnings.extend(warnings::of_targets(&found.targets, &placement));
-    let mut network = None;
-    if let (Some(configured), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
-        network = Some(format!("{configured}: {}", applied.words()));
-        warnings.extend(warnings::of_lab(configured, applied, &placement, experiment.processes().get()));
+    let mut lab = None;
+    if let (Some(network), Some(Ok(applied))) = (network(experiment), &kernel.network) {
+        lab = Some(format!("{network}: {}", applied.words()));
+        warnings.extend(warnings::of_lab(&network, applied, &placement, experiment.processes().get()));
     }
     Ok(Plan {
         experiment: experiment.name.clone(),
         seed: experiment.seed,
-        network,
+        network: lab,
         idle_cpus_poll,
         interleave: experiment.interleave,
         interleaving,
@@ -171,13 +176,19 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     })
 }
 
+/// Returns the network. If a server polls its interface, the lab of all servers has interfaces that can be polled.
+fn network(experiment: &Experiment) -> Option<Network> {
+    let polls = experiment.server.busy_polls().iter().any(Option::is_some);
+    experiment.network.clone().map(|network| Network { napi: network.napi || polls, ..network })
+}
+
 fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
     Workload {
         service: load.service.clone(),
         kv: load.kv.clone(),
         http: load.http.clone(),
         transport: experiment.workload.transport,
-        network: experiment.network.clone(),
+        network: network(experiment),
         connections: load.connections,
         rate_per_s: load.rate_per_s,
         profile: load.profile.clone(),
@@ -200,7 +211,7 @@ fn trial(
     index: u32,
     repeat: u32,
     load: &LoadConfig,
-    (architecture, accept): (&Candidate, Option<Accept>),
+    (architecture, accept, busy_poll): (&Candidate, Option<Accept>, Option<BusyPoll>),
 ) -> Trial {
     let workload = workload(experiment, load);
     let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
@@ -247,6 +258,8 @@ fn trial(
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             controllers: experiment.server.controllers(),
             stall: experiment.server.stall.map(|stall| stall.0),
+            datagrams: experiment.server.datagrams(),
+            busy_poll,
             // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,

@@ -403,6 +403,58 @@ fn controllers_reach_staged_servers_or_are_rejected() {
 }
 
 #[test]
+fn busy_polling_acts_only_in_labs_with_napi() {
+    let planned = |keys: &str| {
+        let text = format!("architectures = [\"epoll\", \"poll\"]\nrepeats = 1\n[server]\nbusy-poll = {keys}\n");
+        let experiment = Experiment::parse(&text, "x.toml").unwrap();
+        let again = Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap();
+        assert_eq!(again, experiment);
+        plan(&experiment, &Host::made_up()).unwrap().trials
+    };
+    let reasons = |trial: &Trial, words: &str| trial.infeasible.iter().filter(|it| it.contains(words)).count();
+    let loopback = planned("[\"off\", \"50us\"]");
+    assert_eq!(loopback.len(), 4, "each architecture with each value");
+    for trial in &loopback {
+        let polls = trial.serve.ours().unwrap().busy_poll.is_some();
+        assert_eq!(
+            reasons(trial, "server.busy-poll: cannot poll loopback"),
+            usize::from(polls),
+            "{:?}",
+            trial.infeasible
+        );
+        assert_eq!(trial.label().ends_with(" (polls 50us)"), polls);
+    }
+    let lab = planned("[\"off\", \"50us:suspend=20ms\"]\n[network]");
+    assert!(lab.iter().all(|trial| trial.workload.network.as_ref().unwrap().napi), "all servers have the same network");
+    for trial in &lab {
+        let is_refused = trial.label().starts_with("poll (");
+        assert_eq!(reasons(trial, "net.core.busy_poll"), usize::from(is_refused), "{:?}", trial.infeasible);
+        assert_eq!(reasons(trial, "loopback"), 0, "{:?}", trial.infeasible);
+    }
+    let suspended = planned("\"50us:suspend=20ms\"");
+    assert!(suspended.iter().all(|trial| reasons(trial, "write `prefer` instead of `suspend`") == 1));
+}
+
+#[test]
+fn datagram_options_reach_each_server_or_are_rejected() {
+    let text = "architectures = [\"poll\", \"symped:4/poll\"]\nrepeats = 1\n[workload]\nservice = \"udp\"\nports = 2\n[server]\n\
+                datagram-batch = 32\ndatagram-offload = true\naccept = [\"single\", \"reuseport\"]\n";
+    let experiment = Experiment::parse(text, "x.toml").unwrap();
+    assert_eq!(Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap(), experiment);
+    let plan = plan(&experiment, &Host::made_up()).unwrap();
+    for trial in &plan.trials {
+        let label = trial.label();
+        assert!(label.contains("batches of 32, offload"), "{label}");
+        let is_feasible = ["poll (batches", "symped:4/poll (reuseport"].iter().any(|start| label.starts_with(start));
+        assert_eq!(trial.infeasible.is_empty(), is_feasible, "{label}: {:?}", trial.infeasible);
+        let stored = serde_json::to_string(trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&stored).unwrap(), *trial);
+    }
+    let warned = plan.warnings.iter().filter(|it| it.contains("reach at most 2 of the 4 threads of symped:4/poll"));
+    assert_eq!(warned.count(), 1, "{:?}", plan.warnings);
+}
+
+#[test]
 fn read_budget_reaches_each_server_or_is_rejected() {
     let budget = crate::spec::units::Budget(ReadBudget::new(256 << 10).unwrap());
     let planned = |preset: &str, architectures: &[&str]| {

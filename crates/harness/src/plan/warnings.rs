@@ -1,6 +1,7 @@
 //! Warnings of a plan, about its placement and the limits of a lab.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use server::spec::mechanism::Spins;
 use server::{Accept, Architecture, TargetConfig};
@@ -8,9 +9,9 @@ use server::{Accept, Architecture, TargetConfig};
 use crate::host::placement;
 use crate::model::network::{Applied, Links};
 use crate::netns::conditions;
-use crate::spec::Experiment;
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
+use crate::spec::{Experiment, Service};
 
 const REMEDY: &str = "give each its own CPUs (placement.server and placement.client, --server-cpus and --client-cpus)";
 
@@ -38,6 +39,7 @@ pub(super) fn of_placement(
     for accept in accepts.filter(|accept| accept.chooses_by_cpu()) {
         warnings.extend(ours().filter_map(|it| unreached(accept, it, &placement.client)));
     }
+    warnings.extend(ours().filter_map(|it| too_few_flows(experiment, it)));
     for architecture in ours() {
         let spins = architecture.mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
         if spins != Spins::Nothing && placement.is_shared() {
@@ -68,6 +70,21 @@ fn unreached(accept: Accept, architecture: Architecture, client: &[usize]) -> Op
              CPUs (placement.client, --client-cpus), or run it on another host",
             Cpus(client.to_owned()),
             reached.len()
+        )
+    })
+}
+
+/// Returns a warning if fewer flows of datagrams reach the server than it has threads. The kernel's hash gives all datagrams from a
+/// client's socket to a port to one thread.
+fn too_few_flows(experiment: &Experiment, architecture: Architecture) -> Option<String> {
+    let ports = experiment.workload.ports.0.iter().filter(|_| experiment.workload.service == Service::Udp).min()?;
+    let threads = architecture.threads.filter(|_| architecture.model.has_network_threads())?.network;
+    let clients = experiment.processes().get() * experiment.client.clients.map_or(1, NonZeroU32::get);
+    let flows = u64::from(clients) * u64::from(ports.get());
+    (flows < threads.into()).then(|| {
+        format!(
+            "each client has one socket, whose datagrams to a port go to one thread: {clients} clients and {ports} ports reach at most \
+             {flows} of the {threads} threads of {architecture}; raise client.clients (--clients) or workload.ports (--ports)"
         )
     })
 }

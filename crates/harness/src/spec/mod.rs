@@ -1,5 +1,6 @@
 //! Experiment files and the values in them.
 
+pub mod busy_poll;
 pub mod candidate;
 mod client;
 pub mod controllers;

@@ -26,6 +26,10 @@ const BURST_MIN: Size = Size(3_072);
 pub struct Network {
     /// The number of client hosts.
     pub clients: NonZeroU32,
+    /// Whether the server's interface has NAPI, so that it can be polled. Packets then cross the lab as over a network card, with
+    /// the kernel's processing for each poll. Busy polling sets this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub napi: bool,
     /// The one-way delay of each packet.
     #[serde(skip_serializing_if = "is_zero")]
     pub delay: Time,
@@ -51,31 +55,33 @@ fn is_zero(time: &Time) -> bool {
 impl Default for Network {
     /// Returns a network of one client host, without delay or loss.
     fn default() -> Self {
-        Self { clients: NonZeroU32::MIN, delay: Time(0), jitter: Time(0), loss: None, bandwidth: None, burst: None }
+        let (clients, zero) = (NonZeroU32::MIN, Time(0));
+        Self { clients, napi: false, delay: zero, jitter: zero, loss: None, bandwidth: None, burst: None }
     }
 }
 
 impl FromStr for Network {
     type Err = String;
 
-    /// Parses the value of `--network`: `lab`, or `lab:clients=5`.
+    /// Parses the value of `--network`: `lab`, or `lab:clients=5`, each also with `:napi`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let clients = match text.split_once(':') {
-            None if text == "lab" => Some(NonZeroU32::MIN),
+        let (rest, napi) = text.strip_suffix(":napi").map_or((text, false), |rest| (rest, true));
+        let clients = match rest.split_once(':') {
+            None if rest == "lab" => Some(NonZeroU32::MIN),
             Some(("lab", rest)) => rest.strip_prefix("clients=").and_then(|count| count.parse().ok()),
             _ => None,
         };
         let clients = clients.ok_or_else(|| {
             format!("invalid network `{text}`: expected lab, or a number of client hosts such as lab:clients=5")
         })?;
-        Ok(Self { clients, ..Self::default() })
+        Ok(Self { clients, napi, ..Self::default() })
     }
 }
 
 impl Network {
     /// Checks the limits of each key. An error begins with the key, as `delay: ...`.
     pub fn check(&self) -> Result<(), String> {
-        let Self { clients, delay, jitter, loss, bandwidth, burst } = self;
+        let Self { clients, napi: _, delay, jitter, loss, bandwidth, burst } = self;
         Err(match (loss, bandwidth, burst) {
             _ if clients.get() > CLIENTS_MAX => {
                 format!("clients: {clients} exceeds the limit of {CLIENTS_MAX} client hosts; lower it")
@@ -105,6 +111,7 @@ impl Network {
             1 => "--network lab".to_owned(),
             clients => format!("--network lab:clients={clients}"),
         };
+        flags += if self.napi { ":napi" } else { "" };
         let time = |time: Time| (time.0 > 0).then(|| time.to_string());
         for (flag, value) in [
             ("delay", time(self.delay)),
@@ -136,6 +143,9 @@ impl fmt::Display for Network {
         match self.clients.get() {
             1 => write!(f, "in a lab")?,
             clients => write!(f, "in a lab of {clients} client hosts")?,
+        }
+        if self.napi {
+            write!(f, " with NAPI")?;
         }
         if self.delay.0 > 0 {
             write!(f, ", {}", self.delay)?;
@@ -169,6 +179,10 @@ mod tests {
     fn network_flag_is_parsed() {
         assert_eq!("lab".parse(), Ok(Network::default()));
         assert_eq!("lab:clients=5".parse::<Network>().unwrap().clients.get(), 5);
+        for name in ["lab:napi", "lab:clients=5:napi"] {
+            let network: Network = name.parse().unwrap();
+            assert!(network.napi && network.flags() == format!("--network {name}"), "{network:?}");
+        }
         for wrong in ["", "Lab", "lab:", "lab:5", "lab:clients=0", "lab:clients=-1", "lab:servers=2", "loopback"] {
             let error = wrong.parse::<Network>().unwrap_err();
             assert!(error.contains("lab:clients=5"), "{wrong}: {error}");

@@ -1,13 +1,15 @@
 //! `[server]` and `[exec.NAME]`: the servers of an experiment.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::external::config::PLACEHOLDERS;
-use server::{Accept, Architecture, Controllers, StageCpus};
+use server::{Accept, Architecture, BusyPoll, Controllers, DatagramOptions, StageCpus};
 
+use super::busy_poll::BusyPolling;
 use super::controllers::{Admission, BatchControl, PoolControl};
 use super::one_or_many::OneOrMany;
 use super::schema::AcceptName;
@@ -41,6 +43,17 @@ pub struct Server {
     pub admission: Option<Admission>,
     /// Periodic stalls of the first network thread, which then serves nothing, such as `every=1s,for=200ms`.
     pub stall: Option<Stall>,
+    /// The most messages that a server of `udp` receives or sends with a system call (recvmmsg, sendmmsg), 1 to 1024. By default
+    /// 1: recvfrom and sendto.
+    pub datagram_batch: Option<NonZeroU32>,
+    /// Whether the kernel coalesces the datagrams that a server of `udp` receives, and segments those that it sends (UDP_GRO,
+    /// UDP_SEGMENT).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub datagram_offload: bool,
+    /// Busy polling of the server's network interface: `off`, or the longest time that a waiting thread polls, such as `50us`. With
+    /// several values, each architecture runs with each of them. `:budget=16` sets the most packets of a poll. `:prefer` keeps the
+    /// interface's own processing off while it defers interrupts, and `:suspend=20ms` makes a lab's interface suspend them.
+    pub busy_poll: Option<OneOrMany<BusyPolling>>,
     /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
     /// expensive. Do not compare figures with and without it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -64,6 +77,16 @@ impl Server {
             batch: self.batch_control.map(|it| it.0),
             admission: self.admission.map(|it| it.0),
         }
+    }
+
+    /// Returns the values of busy polling, each for every architecture.
+    pub fn busy_polls(&self) -> Vec<Option<BusyPoll>> {
+        self.busy_poll.as_ref().map_or_else(|| vec![None], |polls| polls.0.iter().map(|poll| poll.0).collect())
+    }
+
+    /// Returns how a server of `udp` receives and sends.
+    pub fn datagrams(&self) -> DatagramOptions {
+        DatagramOptions { batch: self.datagram_batch.map_or(1, NonZeroU32::get), offload: self.datagram_offload }
     }
 
     /// Returns the CPUs of each stage's threads.

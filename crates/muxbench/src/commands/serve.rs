@@ -164,6 +164,13 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     args.server.apply(&mut options);
     let accepts = options.accepts(args.arch);
     let &[accept] = &accepts[..] else { bail!("--accept: a server has one strategy, not {}; name one", accepts.len()) };
+    let polls = options.busy_polls();
+    let &[busy_poll] = &polls[..] else { bail!("--busy-poll: a server has one value, not {}; name one", polls.len()) };
+    if busy_poll.is_some_and(|poll| poll.suspend_ns.is_some()) {
+        bail!(
+            "--busy-poll: `serve` does not set the suspension of interrupts; set it for your interface, and write `prefer`"
+        );
+    }
     let config = ServeConfig {
         architecture: args.arch,
         accept,
@@ -175,6 +182,8 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         controllers: options.controllers(),
         stall: options.stall.map(|stall| stall.0),
+        datagrams: options.datagrams(),
+        busy_poll,
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             // The default of a pool is lower, because its workers take long to start.

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::idle_cpus::IdleCpus;
 use harness::spec::network::Network;
@@ -45,6 +46,16 @@ fn accepts(text: &str) -> Result<OneOrMany<Accept>, String> {
     }
 }
 
+/// Parses values of busy polling separated by commas.
+fn busy_polls(text: &str) -> Result<OneOrMany<BusyPolling>, String> {
+    let polls = text.split(',').map(|it| it.parse::<BusyPolling>().map_err(|error| error.to_string()));
+    let polls: Vec<BusyPolling> = polls.collect::<Result<_, _>>()?;
+    match (1..polls.len()).find(|&at| polls[..at].contains(&polls[at])) {
+        Some(at) => Err(format!("{} appears twice; remove one", polls[at])),
+        None => Ok(OneOrMany(polls)),
+    }
+}
+
 flags! {
     ServerArgs, Server, "Server settings":
     /// Accept strategy, see `muxbench list` [default: single; for a pool shared]
@@ -63,6 +74,15 @@ flags! {
     admission: Admission = "SETTINGS";
     /// Stalls of the first network thread, such as every=1s,for=200ms: it then serves nothing
     stall: Stall = "SETTINGS";
+    /// Busy polling of the network interface: off, 50us, 50us:budget=16, 50us:prefer or 50us:suspend=20ms [default: off]
+    ///
+    /// A waiting thread polls for this time before it sleeps. An experiment takes several values, such as off,50us, and runs each
+    /// architecture with each of them. Loopback cannot be polled: use --network lab
+    busy_poll: OneOrMany<BusyPolling> = "TIME" [value_parser = busy_polls];
+    /// Most messages of `udp` that the server receives or sends with a system call, 1 to 1024 [default: 1]
+    datagram_batch: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
+    /// Let the kernel coalesce received datagrams and segment sent ones (UDP_GRO, UDP_SEGMENT)
+    datagram_offload: bool = "BOOL" [num_args = 0..=1, require_equals = true, default_missing_value = "true"];
     /// CPUs of the accept thread of a staged server, a subset of the server's CPUs [default: all of them]
     accept_cpus: Cpus = "CPUS";
     /// CPUs of the network threads of a staged server

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 use server::registry::MechanismRow;
 use server::spec::mechanism::Family;
-use server::{Accept, Architecture, Threads};
+use server::{Accept, Architecture, DatagramOptions, Threads};
 use wire::ServiceSpec;
 
 use crate::common::skipped;
@@ -85,6 +85,13 @@ impl Cases {
         let buffered = Architecture::buffered().into_iter().filter(can_run);
         let all = self.architectures.iter().copied().chain(buffered);
         self.select(all.filter(|it| it.can_serve(service).is_ok()).collect(), check);
+    }
+
+    /// Adds a check of the architectures that serve `service` and batch datagrams.
+    pub fn serving_batches(&mut self, service: &ServiceSpec, check: (&str, impl Check)) {
+        let batches = DatagramOptions { batch: 2, offload: true };
+        let can_batch = |it: &Architecture| it.can_serve(service).is_ok() && it.can_batch(batches).is_ok();
+        self.each_that(can_batch, check);
     }
 
     /// Adds a check of a service's protocol on [`KINDS`], because loops pass all bytes to the service.

@@ -204,6 +204,38 @@ fn servers_of_a_lab_take_turns() {
     }
 }
 
+fn servers_poll_the_interface_of_a_lab() {
+    if !may_make_labs() {
+        return;
+    }
+    let result = compare(&["--network", "lab", "--arch", "mt", "--busy-poll", "off,50us"]);
+    let planned = result["run"]["trials"].as_array().unwrap();
+    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
+        // An older kernel refuses the trials that poll, and no others.
+        assert!(trial["serve"]["busy_poll"].is_object(), "{trial}");
+        skipped(&format!("busy polling: {}", trial["impossible"]));
+        return;
+    }
+    assert!(planned.iter().all(|it| it["workload"]["network"]["napi"] == true && it["load"]["slices"].is_object()));
+    let trials = result["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4);
+    for it in trials {
+        assert!(it["load"]["completed"].as_u64() > Some(50), "{}", it["verdict"]);
+    }
+    let suspended = compare(&["--network", "lab", "--busy-poll", "off,50us:suspend=20ms"]);
+    let planned = suspended["run"]["trials"].as_array().unwrap();
+    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
+        skipped(&format!("suspension of interrupts: {}", trial["impossible"]));
+        return;
+    }
+    let trials = suspended["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 2, "{}", suspended["run"]["trials"]);
+    for it in trials {
+        assert!(it["load"]["completed"].as_u64() > Some(50), "{}", it["verdict"]);
+        assert!(it["trial"]["load"]["slices"].is_null(), "suspension would delay the packets to other servers");
+    }
+}
+
 fn network_conditions_are_as_requested() {
     if !may_make_labs() {
         return;
@@ -449,6 +481,7 @@ fn plan_without_root_names_the_missing_privilege() {
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(service_time_includes_the_round_trip));
     cases.once(case!(servers_of_a_lab_take_turns));
+    cases.once(case!(servers_poll_the_interface_of_a_lab));
     cases.once(case!(network_conditions_are_as_requested));
     cases.once(case!(kernel_alone_applies_loss_and_bandwidth));
     cases.once(case!(lab_carries_ipv6_idle_connections_and_datagrams));

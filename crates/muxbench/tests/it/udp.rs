@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::Duration;
 
@@ -153,6 +154,124 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
     assert_eq!(serve.stop().1["ignored"], 31, "{architecture}");
 }
 
+/// The bytes of `count` requests with ids from `first` on, as one message.
+fn requests(first: u64, count: u64) -> Vec<u8> {
+    (first..first + count).flat_map(request).collect()
+}
+
+/// Sends a message that the kernel divides into datagrams of the size of a request.
+fn send_segmented(client: &UdpSocket, message: &[u8], target: SocketAddr) {
+    let value: libc::c_int = 16;
+    // SAFETY: the kernel reads `value`, whose length is passed.
+    let result = unsafe {
+        let bytes = size_of_val(&value) as libc::socklen_t;
+        libc::setsockopt(client.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const value).cast(), bytes)
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    assert_eq!(client.send_to(message, target).unwrap(), message.len());
+}
+
+fn batches_answer_each_request_to_its_peer(architecture: Architecture) {
+    let serve = Serve::start_udp(architecture, 2, &["--datagram-batch", "8"]);
+    let (targets, clients) = (targets(&serve), [socket(), socket()]);
+    serve.while_stopped(|| {
+        for id in 0..20 {
+            for (client, peer) in clients.iter().zip(0..) {
+                client.send_to(&request(peer << 32 | id), targets[0]).unwrap();
+                client.send_to(&[1; 300], targets[0]).unwrap();
+            }
+        }
+    });
+    for (client, peer) in clients.iter().zip(0..) {
+        let answered: BTreeSet<u64> = (0..20)
+            .map(|_| response(client))
+            .map(|(id, from)| {
+                assert_eq!(from, targets[0], "{architecture}");
+                id
+            })
+            .collect();
+        assert!(answered.into_iter().eq((0..20).map(|id| peer << 32 | id)), "{architecture}");
+    }
+    serve.settle();
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!((&totals["requests"], &totals["ignored"]), (&40.into(), &40.into()), "{architecture}");
+    assert_eq!(totals["bytes_in"], 40 * (16 + 300), "{architecture}: lengths are those before truncation");
+    assert_eq!(totals["bytes_out"], 40 * 40, "{architecture}");
+    // The children of `mp` are not stopped, so they may receive each datagram alone. `spin` also reads while nothing arrives.
+    if architecture.model.per_connection != PerConnection::Process {
+        let calls = |kind: &str| totals["syscalls"][kind].as_u64().unwrap();
+        assert!(calls("write") < 25, "{architecture}: {totals}");
+        assert!(calls("read") < 40 || architecture.to_string() == "spin", "{architecture}: {totals}");
+    }
+}
+
+fn offload_answers_coalesced_requests(architecture: Architecture) {
+    let serve = Serve::start_udp(architecture, 2, &["--datagram-offload", "--datagram-batch", "4"]);
+    let (targets, clients) = (targets(&serve), [socket(), socket()]);
+    // 50 requests fill the segments of one response message of 40 B each. The last datagram of a message may be shorter.
+    for (client, peer) in clients.iter().zip(0..) {
+        send_segmented(client, &[requests(peer << 32, 50), vec![9; 7]].concat(), targets[1]);
+    }
+    for (client, peer) in clients.iter().zip(0..) {
+        let answered: BTreeSet<u64> = (0..50).map(|_| response(client).0).collect();
+        assert!(answered.into_iter().eq((0..50).map(|id| peer << 32 | id)), "{architecture}");
+    }
+    serve.settle();
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!((&totals["requests"], &totals["ignored"]), (&100.into(), &2.into()), "{architecture}");
+    assert_eq!((&totals["bytes_out"], &totals["unsent"]), (&4_000.into(), &0.into()), "{architecture}");
+    let calls = |kind: &str| totals["syscalls"][kind].as_u64().unwrap();
+    assert!(calls("write") <= 2, "{architecture}: {totals}");
+    assert!(calls("read") <= 20 || architecture.to_string() == "spin", "{architecture}: {totals}");
+}
+
+fn workers_share_each_port(architecture: Architecture) {
+    let serve = Serve::start_udp(architecture, 2, &[]);
+    let targets = targets(&serve);
+    assert_eq!(targets.len(), 2);
+    // The kernel chooses a worker by the client's port.
+    let clients: Vec<UdpSocket> = (0..40).map(|_| socket()).collect();
+    for (id, client) in (0..).zip(&clients) {
+        targets.iter().for_each(|target| _ = client.send_to(&request(id), target).unwrap());
+    }
+    for (id, client) in (0..).zip(&clients) {
+        let from: BTreeSet<SocketAddr> = (0..2)
+            .map(|_| response(client))
+            .map(|(answered, from)| {
+                assert_eq!(answered, id, "{architecture}");
+                from
+            })
+            .collect();
+        assert!(from.into_iter().eq(targets.iter().copied()), "{architecture}");
+    }
+    serve.settle();
+    let (status, snapshot) = serve.stop_with_snapshot();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!(snapshot["totals"]["requests"], 80, "{architecture}");
+    assert_eq!(snapshot["totals"]["accepted"], 2, "{architecture}: ports count once");
+}
+
+fn impossible_datagram_options_are_refused() {
+    for (flags, why) in [
+        ("--arch io_uring --datagram-batch 8", "`io_uring` cannot batch datagrams"),
+        ("--arch epoll --datagram-batch 2000", "1 to 1024"),
+        ("--arch epoll --datagram-offload --response 2KiB", "at most 1452B"),
+        ("--arch symped:2", "choose reuseport"),
+        ("--arch symped:2 --accept reuseport-cpu", "choose reuseport"),
+        ("--arch symped:2 --accept reuseport --stall every=1s,for=10ms", "cannot stall a server of `udp`"),
+        ("--arch epoll --accept reuseport", "one thread accepts for all"),
+    ] {
+        let (success, _, errors) = run(muxbench().args(["serve", "--service", "udp"]).args(flags.split(' ')));
+        assert!(!success && errors.contains(why), "{flags}: {errors}");
+    }
+    let (success, _, errors) = run(muxbench().args(["serve", "--busy-poll", "50us"]));
+    assert!(!success && errors.contains("cannot poll loopback"), "{errors}");
+    let (success, _, errors) = run(muxbench().args(["serve", "--datagram-batch", "8"]));
+    assert!(!success && errors.contains("only `udp` has datagrams"), "{errors}");
+}
+
 fn missing_descriptors_for_ports_are_reported() {
     // Test any free ports, and consecutive ports that other processes rarely use.
     for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
@@ -294,6 +413,10 @@ pub fn cases(cases: &mut Cases) {
     cases.serving(&SPEC, case!(every_port_echoes_the_id_and_ignores_garbage));
     cases.serving(&SPEC, case!(burst_to_one_port_leaves_others_served));
     cases.serving(&SPEC, case!(garbage_within_a_burst_leaves_all_ports_served));
+    cases.serving_batches(&SPEC, case!(batches_answer_each_request_to_its_peer));
+    cases.serving_batches(&SPEC, case!(offload_answers_coalesced_requests));
+    cases.named(&["symped:3/epoll", "symped:2/epoll-et", "symped:2/io_uring"], case!(workers_share_each_port));
+    cases.once(case!(impossible_datagram_options_are_refused));
     cases.once(case!(missing_descriptors_for_ports_are_reported));
     cases.named(&["epoll", "mt", "io_uring-oneshot"], case!(datagrams_without_buffer_space_count_as_dropped));
     cases.serving(&SPEC, case!(server_stops_during_a_flood));

@@ -39,6 +39,12 @@ pub struct CostBreakdown {
     pub(crate) events_per_wait: Option<f64>,
     /// Mean bytes per read, or per receive that the kernel completed; `None` if they are not counted.
     pub(crate) bytes_per_read: Option<f64>,
+    /// Mean datagrams per system call or operation that receives, empty receives included; `None` for other services.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) datagrams_per_read: Option<f64>,
+    /// Mean responses per system call or operation that sends; `None` for other services.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) datagrams_per_write: Option<f64>,
     /// Voluntary context switches per request: the server had nothing to do and slept.
     pub(crate) voluntary_switches_per_request: f64,
     /// Involuntary context switches per request: the scheduler ran another thread.
@@ -127,7 +133,13 @@ impl CostBreakdown {
             |sums: &BTreeMap<String, f64>| sums.iter().map(|(kind, sum)| (kind.clone(), sum / requests)).collect();
         let (syscalls, operations) = (by_kind(|totals| &totals.syscalls), by_kind(|totals| &totals.operations));
         let (inside, outside) = (each(&syscalls), each(&by_kind(|totals| &totals.syscalls_outside)));
-        let reads = syscalls.get("read").or(by_kind(|totals| &totals.completions).get("receive")).copied();
+        let completions = by_kind(|totals| &totals.completions);
+        let calls = |kind, operation| syscalls.get(kind).or(completions.get(operation)).copied();
+        let (reads, writes) = (calls("read", "receive"), calls("write", "send"));
+        let has_datagrams = counters.iter().all(|counters| counters.totals.ignored.is_some());
+        let per_call =
+            |calls: Option<f64>, datagrams: f64| calls.filter(|_| has_datagrams).map(|calls| datagrams / calls);
+        let answered = sum(|totals| totals.requests.unwrap_or(0));
         Some(Self {
             syscalls_differ: differences(&inside, &outside),
             syscalls_per_request: inside,
@@ -135,6 +147,8 @@ impl CostBreakdown {
             operations_per_request: each(&operations),
             events_per_wait: syscalls.get("wait").map(|waits| sum(|totals| totals.events.unwrap_or(0)) / waits),
             bytes_per_read: reads.map(|reads| sum(|totals| totals.bytes_in.unwrap_or(0)) / reads),
+            datagrams_per_read: per_call(reads, answered + sum(|totals| totals.ignored.unwrap_or(0))),
+            datagrams_per_write: per_call(writes, answered),
             voluntary_switches_per_request: sum(|totals| totals.voluntary_switches) / requests,
             involuntary_switches_per_request: sum(|totals| totals.involuntary_switches) / requests,
             cpu_user_ns_per_request: sum(|totals| totals.cpu_user_ns) / requests,

@@ -6,7 +6,7 @@ use harness::model::{Trial, VerdictKind, Workload};
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
-use server::{Accept, Controllers, ReadBudget};
+use server::{Accept, Controllers, Options, ReadBudget};
 use stats::sequential::Decision;
 use stats::{Block, Distribution, Estimate, Ratio};
 
@@ -57,6 +57,9 @@ pub struct Row {
     /// `None` without controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controllers: Option<Controllers>,
+    /// The options of the server; `None` for an external server.
+    #[serde(skip)]
+    pub(crate) options: Option<Options>,
     /// The name in tables: see [`Trial::label`].
     pub(crate) label: String,
     /// Whether the row is the reference architecture a second time. It shows the noise, and is never the best.
@@ -266,7 +269,7 @@ impl Row {
 
     /// Returns the row that a placebo repeats.
     pub(crate) fn reference<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
-        let server = |row: &Row| (row.architecture.clone(), row.accept, row.read_budget_bytes, row.controllers);
+        let server = |row: &Row| (row.architecture.clone(), row.options);
         rows.iter().find(|row| !row.is_placebo && server(row) == server(self))
     }
 

@@ -231,6 +231,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         accept: options.map(|options| options.accept),
         read_budget_bytes: options.map(|options| options.read_budget_bytes),
         controllers: options.map(|options| options.controllers).filter(|it| !it.is_none()),
+        options,
         label: first.label(),
         is_placebo: first.is_placebo,
         verdict,

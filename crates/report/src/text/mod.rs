@@ -17,6 +17,7 @@ mod along;
 pub mod atlas;
 mod balance;
 mod boxplot;
+mod busy_poll;
 pub mod calibration;
 pub mod capacity;
 pub mod cost;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
 use crate::socket::destination::{Control, NAME_BYTES};
+use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::Spins;
 use crate::token::Token;
 
@@ -36,6 +37,23 @@ pub trait Completion: Sized {
 
     /// Makes a mechanism for `connections_max` connections (below 2^29). A receive returns at most `receive_bytes`.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
+
+    /// Makes a mechanism whose waits poll the network interface, if `poll` asks for it.
+    fn polling(
+        connections_max: usize,
+        receive_bytes: usize,
+        counters: &'static Counters,
+        poll: Option<BusyPoll>,
+    ) -> io::Result<Self> {
+        let mut mechanism = Self::new(connections_max, receive_bytes, counters)?;
+        poll.map_or(Ok(()), |poll| mechanism.busy_poll(poll))?;
+        Ok(mechanism)
+    }
+
+    /// Makes waits poll the network interface.
+    fn busy_poll(&mut self, _poll: BusyPoll) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Requests one [`CompletionEvent::Readable`] when `descriptor` is readable. `token` must be one of the loop's own tokens.
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;

@@ -83,9 +83,9 @@ struct Serving<C> {
 
 impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn new(network: NetworkContext<'a, S>) -> io::Result<Self> {
-        let ServerContext { connections_max, read_budget, .. } = *network.context;
+        let ServerContext { connections_max, read_budget, busy_poll, .. } = *network.context;
         Ok(Self {
-            mechanism: M::new(connections_max, read_budget.bytes(), network.counters)?,
+            mechanism: M::polling(connections_max, read_budget.bytes(), network.counters, busy_poll)?,
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor: network.acceptor(false)?,
             arrivals: VecDeque::new(),
@@ -369,6 +369,7 @@ mod tests {
     use crate::socket;
     use crate::spec::accept::Accept;
     use crate::spec::controllers::Controllers;
+    use crate::spec::datagrams::DatagramOptions;
     use crate::spec::model::StageCpus;
     use crate::spec::read_budget::ReadBudget;
 
@@ -484,6 +485,9 @@ mod tests {
             read_budget: ReadBudget::default(),
             controllers: Controllers::default(),
             stall: None,
+            datagrams: DatagramOptions::default(),
+            busy_poll: None,
+            socket_poll: None,
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {

@@ -22,7 +22,7 @@ mod table;
 pub(crate) mod testkit;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,9 @@ use crate::service::work::Work;
 use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Accepted, Acceptor, is_readable};
 use crate::spec::accept::Accept;
+use crate::spec::busy_poll::BusyPoll;
 use crate::spec::controllers::Controllers;
+use crate::spec::datagrams::DatagramOptions;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 use crate::spec::stall::Stall;
@@ -52,7 +54,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct ServerContext<'a> {
     /// The listening socket; for datagrams, the socket of the first port.
     pub listener: &'a OwnedFd,
-    /// The sockets of all ports, for datagrams; otherwise unused.
+    /// For datagrams: the sockets of all ports, those of each worker together; otherwise unused.
     pub sockets: &'a [OwnedFd],
     pub accept: Accept,
     pub model: &'static ModelRow,
@@ -75,6 +77,11 @@ pub struct ServerContext<'a> {
     pub read_budget: ReadBudget,
     pub controllers: Controllers,
     pub stall: Option<Stall>,
+    pub datagrams: DatagramOptions,
+    /// Busy polling by waits.
+    pub busy_poll: Option<BusyPoll>,
+    /// Busy polling by receives, in architectures whose waits cannot poll.
+    pub socket_poll: Option<BusyPoll>,
     /// The channel that gets a message once all initial workers are ready.
     pub started: std::sync::mpsc::Sender<()>,
 }
@@ -88,6 +95,15 @@ impl ServerContext<'_> {
     /// Reports that all initial workers have their descriptors: from now on connections may take all others.
     pub(crate) fn notify_started(&self) {
         let _ = self.started.send(());
+    }
+
+    /// Makes another listener at the address of `listener`. It polls the network interface if that one does.
+    fn listen_reuseport(&self) -> io::Result<OwnedFd> {
+        let listener = socket::listen_reuseport(self.listener)?;
+        if let Some(poll) = self.socket_poll {
+            platform::busy_poll::set_socket(listener.as_fd(), poll)?;
+        }
+        Ok(listener)
     }
 
     fn wait_for_stop(&self) -> io::Result<()> {

@@ -182,7 +182,7 @@ impl<'a> ConnectionSource<'a> {
                 epoll::add(&epoll, context.listener, epoll::EventData::new_u64(0), interest)?;
                 Self::Watched { epoll, listener: context.listener }
             }
-            _ => Self::Own(socket::listen_reuseport(context.listener)?),
+            _ => Self::Own(context.listen_reuseport()?),
         })
     }
 

@@ -89,7 +89,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     fn new(network: NetworkContext<'a, S>, payload: P) -> io::Result<Self> {
         let connections_max = network.context.connections_max;
         Ok(Self {
-            mechanism: M::new(network.descriptors_max)?,
+            mechanism: M::polling(network.descriptors_max, network.context.busy_poll)?,
             payload,
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor: network.acceptor(true)?,

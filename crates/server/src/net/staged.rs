@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread::{self, Scope};
 
 use rustix::event::{PollFd, PollFlags};
@@ -116,7 +116,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     let own = if context.accept.has_own_listeners() { networks } else { 0 };
     let shares_listener = context.accept == Accept::Exclusive;
-    let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
+    let listeners = (0..own).map(|_| context.listen_reuseport()).collect::<io::Result<Vec<_>>>()?;
     let steering = Steering::start(context.accept, &listeners, context.program_time)?;
     let steering = steering.as_ref();
     let cpus_of = |number: usize| cpus_of_network(context, number);
@@ -138,7 +138,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     };
     let closings = if stages.coalesces && hands_over { Some(Mailbox::new()?) } else { None };
     let closings = closings.as_ref();
-    let group = ThreadGroup { context, failure: Mutex::new(None) };
+    let group = ThreadGroup::new(context);
     thread::scope(|scope| {
         let _stop = OnDrop(|| {
             mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, context.workers.accept()));
@@ -210,7 +210,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             None => context.wait_for_stop(),
         }
     })?;
-    group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    group.failure()
 }
 
 /// The CPUs of a network thread: those of its stage or, if connections are chosen by CPU, its own.
@@ -239,14 +239,24 @@ fn run_network<'a, F: NetworkLoop, S: Service>(
     }
 }
 
-struct ThreadGroup<'a, 'context> {
+/// The threads of a server, with the first failure among them.
+pub(super) struct ThreadGroup<'a, 'context> {
     context: &'a ServerContext<'context>,
     failure: Mutex<Option<io::Error>>,
 }
 
-impl ThreadGroup<'_, '_> {
+impl<'a, 'context> ThreadGroup<'a, 'context> {
+    pub(super) fn new(context: &'a ServerContext<'context>) -> Self {
+        Self { context, failure: Mutex::new(None) }
+    }
+
+    /// Returns the first failure after the end of all threads.
+    pub(super) fn failure(&self) -> io::Result<()> {
+        lock(&self.failure).take().map_or(Ok(()), Err)
+    }
+
     /// Starts a thread on the CPUs of its stage. The server ends with the thread, unless the thread was idle.
-    fn start<'scope>(
+    pub(super) fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         cursor: &mut usize,

@@ -19,6 +19,7 @@ use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Bound};
 use crate::spec::accept::Accept;
 use crate::spec::controllers::Controllers;
+use crate::spec::datagrams::DatagramOptions;
 use crate::spec::model::{StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
@@ -174,6 +175,9 @@ impl Fixture {
             read_budget: ReadBudget::default(),
             controllers: Controllers::default(),
             stall: None,
+            datagrams: DatagramOptions::default(),
+            busy_poll: None,
+            socket_poll: None,
             connections_max: 200,
             started,
         };

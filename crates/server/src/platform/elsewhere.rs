@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 #[cfg(not(target_os = "illumos"))]
 use rustix::process::Resource;
 
@@ -13,6 +14,21 @@ use crate::metrics::workers::{Counters, Syscall, Workers};
 /// The limits that a server raises.
 #[cfg(not(target_os = "illumos"))]
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
+
+/// Fails: only Linux distributes datagrams over sockets.
+pub(crate) fn datagram_socket(_family: AddressFamily) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Refuses: muxbench batches datagrams only on Linux.
+pub(crate) fn can_batch_datagrams(_offload: bool) -> Result<(), String> {
+    Err("muxbench receives and sends batches of datagrams only on Linux; omit the option".into())
+}
+
+/// Fails: only Linux coalesces datagrams.
+pub(crate) fn coalesce_datagrams(_socket: &OwnedFd) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
 
 /// Has no effect: sleeps are precise on these systems.
 pub(crate) fn set_precise_sleep() {}

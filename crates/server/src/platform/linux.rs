@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use rustix::thread::CpuSet;
 
@@ -210,6 +211,42 @@ pub(crate) fn dropped(socket: &OwnedFd) -> Option<u64> {
         libc::getsockopt(socket.as_raw_fd(), level, name, figures.as_mut_ptr().cast(), &raw mut bytes)
     };
     (result == 0 && bytes as usize == size_of_val(&figures)).then(|| figures[DROPS].into())
+}
+
+/// Makes a blocking socket for datagrams.
+pub(crate) fn datagram_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Checks whether the kernel can receive and send several datagrams at once, and, for `offload`, coalesce and segment them.
+pub(crate) fn can_batch_datagrams(offload: bool) -> Result<(), String> {
+    if !offload {
+        return Ok(());
+    }
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map(OwnedFd::from);
+    let tried = socket.and_then(|socket| {
+        set_udp_option(&socket, libc::UDP_GRO, 1)?;
+        set_udp_option(&socket, libc::UDP_SEGMENT, 0)
+    });
+    tried.map_err(|error| {
+        format!(
+            "the kernel cannot coalesce and segment datagrams ({error}); it needs Linux 5.0 or later; omit the offload"
+        )
+    })
+}
+
+/// Lets the kernel pass several datagrams of one peer as one message (udp(7), UDP_GRO).
+pub(crate) fn coalesce_datagrams(socket: &OwnedFd) -> io::Result<()> {
+    set_udp_option(socket, libc::UDP_GRO, 1)
+}
+
+fn set_udp_option(socket: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads `value`, whose length is passed.
+    let result = unsafe {
+        let bytes = size_of_val(&value) as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, name, (&raw const value).cast(), bytes)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The number after `name` in the line that begins with `name`.

@@ -3,6 +3,11 @@
 
 #[cfg(not(target_os = "macos"))]
 mod accept4;
+#[cfg(target_os = "linux")]
+pub(crate) mod busy_poll;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_busy_poll.rs"]
+pub(crate) mod busy_poll;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(target_os = "freebsd")]

@@ -4,12 +4,15 @@
 //! the server registers each descriptor once, for both directions.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{CreateFlags, create};
 
 use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
+use crate::platform::busy_poll;
+use crate::spec::busy_poll::BusyPoll;
+use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
 
 /// The most events that one wait returns.
@@ -68,9 +71,14 @@ impl<const IS_EDGE: bool> Readiness for Epoll<IS_EDGE> {
     const MODIFY_SYSCALLS: u64 = if IS_EDGE { 0 } else { 1 };
     const UNWATCH_SYSCALLS: u64 = 1;
     const WAKES_EXCLUSIVELY: bool = true;
+    const BUSY_POLLS: BusyPolls = BusyPolls::Epoll;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
         Ok(Self { epoll: create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(EVENTS_MAX) })
+    }
+
+    fn busy_poll(&mut self, poll: BusyPoll) -> io::Result<()> {
+        busy_poll::set_epoll(self.epoll.as_fd(), poll)
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! Requests gather in the submission ring until the next wait submits them, so that watching needs no extra system call.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use io_uring::squeue::{Entry, Flags};
@@ -13,7 +13,10 @@ use io_uring::{IoUring, cqueue, opcode};
 
 use super::{Interest, Readiness, Ready, Trigger, index};
 use crate::metrics::workers::{Counters, Syscall};
+use crate::platform::busy_poll;
 use crate::platform::io_uring::refusal;
+use crate::spec::busy_poll::BusyPoll;
+use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
 
 /// The most events that one wait returns, as for `epoll`; also the size of the submission ring.
@@ -91,6 +94,7 @@ impl IoUringPoll {
 impl Readiness for IoUringPoll {
     const TRIGGER: Trigger = Trigger::Edge;
     const NEEDS: &str = "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)";
+    const BUSY_POLLS: BusyPolls = BusyPolls::Ring;
 
     fn can_run() -> Result<(), String> {
         ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
@@ -103,6 +107,10 @@ impl Readiness for IoUringPoll {
             generations: vec![0; descriptors_max],
             submits: 0,
         })
+    }
+
+    fn busy_poll(&mut self, poll: BusyPoll) -> io::Result<()> {
+        busy_poll::register_ring(self.ring.as_raw_fd(), poll)
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, _interest: Interest) -> io::Result<()> {

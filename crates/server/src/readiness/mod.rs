@@ -6,6 +6,8 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::metrics::workers::Counters;
+use crate::spec::busy_poll::BusyPoll;
+use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
 
 #[cfg(target_os = "illumos")]
@@ -53,6 +55,7 @@ pub trait Readiness: Sized {
     const WAKES_EXCLUSIVELY: bool = false;
     /// Required kernel features, beyond those of every supported system.
     const NEEDS: &str = "";
+    const BUSY_POLLS: BusyPolls = BusyPolls::Nothing;
 
     /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     fn can_run() -> Result<(), String> {
@@ -61,6 +64,20 @@ pub trait Readiness: Sized {
 
     /// Makes a mechanism for descriptors below `descriptors_max`.
     fn new(descriptors_max: usize) -> io::Result<Self>;
+
+    /// Makes a mechanism whose waits poll the network interface, if they can and if `poll` asks for it.
+    fn polling(descriptors_max: usize, poll: Option<BusyPoll>) -> io::Result<Self> {
+        let mut mechanism = Self::new(descriptors_max)?;
+        if let (Some(poll), BusyPolls::Epoll | BusyPolls::Ring) = (poll, Self::BUSY_POLLS) {
+            mechanism.busy_poll(poll)?;
+        }
+        Ok(mechanism)
+    }
+
+    /// Makes waits poll the network interface, for mechanisms whose waits can.
+    fn busy_poll(&mut self, _poll: BusyPoll) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Starts to watch a descriptor. Mechanisms with tables fail with EMFILE if it is not below `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::{Interest, Readiness, Ready, Trigger, index};
+use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
 
 pub(crate) struct Spin {
@@ -29,6 +30,7 @@ impl Spin {
 impl Readiness for Spin {
     const TRIGGER: Trigger = Trigger::Level;
     const REPORTS_ALL: bool = true;
+    const BUSY_POLLS: BusyPolls = BusyPolls::Receives;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {

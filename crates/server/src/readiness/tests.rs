@@ -397,3 +397,25 @@ fn flood_of_connects_leaves_others_served() {
     }
     for_every_mechanism!(check);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn mechanisms_that_can_poll_an_interface_ask_the_kernel() {
+    use std::os::fd::AsFd;
+
+    use crate::platform::busy_poll::{can_busy_poll, of_epoll};
+
+    let poll = BusyPoll { time_us: 70, budget: BusyPoll::BUDGET, is_preferred: true, suspend_ns: None };
+    for (kind, ask) in [
+        (BusyPolls::Epoll, Epoll::<false>::polling(8, Some(poll)).map(|it| of_epoll(it.epoll.as_fd()).unwrap())),
+        (BusyPolls::Epoll, Epoll::<true>::polling(8, Some(poll)).map(|it| of_epoll(it.epoll.as_fd()).unwrap())),
+        (BusyPolls::Ring, IoUringPoll::polling(8, Some(poll)).map(|_| (70, 8, true))),
+    ] {
+        match can_busy_poll(kind, poll) {
+            Ok(()) => assert_eq!(ask.unwrap(), (70, 8, true), "{kind:?}"),
+            Err(reason) => skipped(&reason),
+        }
+    }
+    assert_eq!(of_epoll(Epoll::<true>::polling(8, None).unwrap().epoll.as_fd()).unwrap_or_default().0, 0);
+    Poll::polling(8, Some(poll)).unwrap();
+}

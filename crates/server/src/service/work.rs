@@ -106,6 +106,12 @@ impl WithWork<Udp> {
     pub fn response(&self) -> Vec<u8> {
         self.service.response()
     }
+
+    /// Returns [`Udp::request_bytes`].
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only batches of datagrams use it"))]
+    pub fn request_bytes(&self) -> usize {
+        self.service.request_bytes()
+    }
 }
 
 impl<S: Service> Service for WithWork<S> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::Address;
+use wire::{Address, ServiceSpec};
 
 use crate::spec::model::{ModelRow, PerConnection};
 
@@ -62,6 +62,20 @@ impl Accept {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Checks whether the strategy can distribute the requests of `service` over the threads of `model`.
+    pub fn check_service(self, model: &ModelRow, service: &ServiceSpec) -> Result<(), String> {
+        let has_sockets = model.serves_datagrams() && model.has_network_threads();
+        if service.ports().is_some() && has_sockets && self != Self::Reuseport {
+            return Err(format!(
+                "`{}` cannot serve `{}` with the accept strategy `{self}`: datagrams have no connections to hand over or to steer; \
+                 choose reuseport, which gives each thread a socket on each port",
+                model.name,
+                service.name()
+            ));
+        }
+        Ok(())
     }
 
     /// Whether each worker has a listener of its own.

@@ -20,6 +20,19 @@ pub enum Spins {
     KernelThread,
 }
 
+/// The system calls of a thread that poll the network interface, if asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyPolls {
+    /// None.
+    Nothing,
+    /// Waits for an epoll instance.
+    Epoll,
+    /// Waits for the completions of a ring. The kernel sets the budget.
+    Ring,
+    /// Receives from sockets.
+    Receives,
+}
+
 /// The mechanisms that cannot serve Unix sockets: SEND_ZC requires SOCK_SUPPORT_ZC, which only TCP and UDP set.
 pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc", "io_uring-buffers"];
 

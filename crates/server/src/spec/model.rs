@@ -136,10 +136,10 @@ impl ModelRow {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
     }
 
-    /// Whether the model can serve datagrams: one thread watches all ports, or each port has a thread or process.
+    /// Whether the model can serve datagrams: each thread watches all ports, or each port has a thread or process.
     pub fn serves_datagrams(&self) -> bool {
-        let is_one_thread = |it: Stages| (it.network, it.payload) == (NetworkStage::InAccept, PayloadStage::InNetwork);
-        self.stages.is_some_and(is_one_thread) || self.has_worker_per_connection() && !self.is_buffered
+        let is_one_stage = |it: Stages| it.payload == PayloadStage::InNetwork;
+        self.stages.is_some_and(is_one_stage) || self.has_worker_per_connection() && !self.is_buffered
     }
 
     /// Whether the model may have several network threads. These can accept.

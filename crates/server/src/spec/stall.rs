@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::ServiceSpec;
 
 use crate::spec::model::ModelRow;
 
@@ -15,8 +16,14 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Checks whether a server of `model` has a network thread to hold up.
-    pub fn check(self, model: &ModelRow) -> Result<(), String> {
+    /// Checks whether a server of `model` and `service` has a network thread to hold up.
+    pub fn check(self, model: &ModelRow, service: &ServiceSpec) -> Result<(), String> {
+        if service.ports().is_some() {
+            return Err(format!(
+                "cannot stall a server of `{}`: a stall holds up connections; omit the stalls, or choose another service",
+                service.name()
+            ));
+        }
         if model.has_network_threads() {
             return Ok(());
         }

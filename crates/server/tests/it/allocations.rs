@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use muxbench_server::spec::model::PerConnection;
-use muxbench_server::{Architecture, Server};
+use muxbench_server::{Architecture, DatagramOptions, ServeConfig, Server};
 use wire::http::{Content, Http, HttpConn};
 use wire::{Service, ServiceSpec};
 
@@ -169,13 +169,18 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
     }
     let udp = ServiceSpec::Udp { ports: CONNECTIONS as u32, request_bytes: 128, response_bytes: 128 };
     if architecture.can_serve(&udp).is_ok() {
-        datagrams(architecture, &udp);
+        datagrams(architecture, &udp, DatagramOptions::default());
+        let batches = DatagramOptions { batch: 8, offload: true };
+        if architecture.can_batch(batches).is_ok() {
+            datagrams(architecture, &udp, batches);
+        }
     }
 }
 
 /// Checks the allocations of datagrams, which go to each port in turn.
-fn datagrams(architecture: Architecture, udp: &ServiceSpec) {
-    let server = start(architecture, udp);
+fn datagrams(architecture: Architecture, udp: &ServiceSpec, datagrams: DatagramOptions) {
+    let config = ServeConfig { datagrams, ..config(architecture, udp.clone()) };
+    let server = Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     let host = server.address().ip().unwrap().ip();
     let targets: Vec<SocketAddr> = server.ports().unwrap().iter().map(|port| (host, port).into()).collect();
     let socket = UdpSocket::bind((host, 0)).unwrap();

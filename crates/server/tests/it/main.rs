@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use muxbench_server::{Architecture, ServeConfig};
+use muxbench_server::{Accept, Architecture, ServeConfig};
 use wire::ServiceSpec;
 
 #[cfg(target_os = "linux")]
@@ -51,5 +51,9 @@ fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
 
 /// The configuration of a server of `service` on a free port of 127.0.0.1, without optional features.
 fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
-    ServeConfig { connections_max: 64, ..ServeConfig::new(architecture, service) }
+    let accept = match service {
+        ServiceSpec::Udp { .. } if architecture.model.has_network_threads() => Accept::Reuseport,
+        _ => Accept::default_of(architecture.model),
+    };
+    ServeConfig { accept, connections_max: 64, ..ServeConfig::new(architecture, service) }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muxbench_server::registry::{MECHANISMS, MODELS};
 use muxbench_server::skipped::skipped;
-use muxbench_server::{Architecture, ServeConfig, Server};
+use muxbench_server::{Architecture, DatagramOptions, ServeConfig, Server};
 use wire::ServiceSpec;
 use wire::udp::Udp;
 
@@ -14,9 +14,9 @@ use crate::config;
 const BYTES: u32 = 64;
 const PORTS: u32 = 3;
 
-fn server(architecture: Architecture, listen: IpAddr) -> Server {
+fn server(architecture: Architecture, datagrams: DatagramOptions, listen: IpAddr) -> Server {
     let service = ServiceSpec::Udp { ports: PORTS, request_bytes: BYTES, response_bytes: BYTES };
-    let config = ServeConfig { listen: (listen, 0).into(), ..config(architecture, service) };
+    let config = ServeConfig { listen: (listen, 0).into(), datagrams, ..config(architecture, service) };
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
@@ -60,12 +60,15 @@ pub fn wildcard_server_responds_from_requested_address() {
     // A server that is bound to one address, for comparison.
     targets.push((other.into(), other.into()));
     let mut silent = Vec::new();
-    for name in &names {
+    let single = DatagramOptions::default();
+    let batches = [(32, false), (4, true)].map(|(batch, offload)| DatagramOptions { batch, offload });
+    let batched = ["poll", "mt", "mp"].into_iter().flat_map(|name| batches.map(|it| (name.to_owned(), it)));
+    for (name, datagrams) in names.into_iter().map(|name| (name, single)).chain(batched) {
         for &(listen, to) in &targets {
-            let server = server(name.parse().unwrap(), listen);
+            let server = server(name.parse().unwrap(), datagrams, listen);
             for port in server.ports().unwrap().iter() {
                 if !responds((to, port).into()) {
-                    silent.push(format!("{name} on {listen}: no response from {to}:{port}"));
+                    silent.push(format!("{name} {datagrams:?} on {listen}: no response from {to}:{port}"));
                     break;
                 }
             }

@@ -122,7 +122,8 @@ impl Serve {
     pub fn start_udp(architecture: Architecture, ports: u32, flags: &[&str]) -> Self {
         let ports = ports.to_string();
         let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
-        Self::launch(architecture, &[&sizes, flags].concat(), None)
+        let accept: &[&str] = if architecture.model.has_network_threads() { &["--accept", "reuseport"] } else { &[] };
+        Self::launch(architecture, &[&sizes, accept, flags].concat(), None)
     }
 
     /// Starts a server of the service `stream` with more flags.

@@ -7,7 +7,7 @@ mod send_buffers;
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
@@ -17,7 +17,9 @@ use rustix::process::Resource;
 use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
 use crate::platform;
+use crate::platform::busy_poll;
 use crate::platform::io_uring::{end_operations, refusal};
+use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::Spins;
 use crate::token::Token;
 use buffers::Buffers;
@@ -192,6 +194,10 @@ impl<F: Features> Completion for IoUring<F> {
         let files = if F::FILES { vec![NO_FILE; files_max(connections_max)].into() } else { Box::default() };
         let unreleased = if F::ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
         Ok(Self { ring, buffers, send_buffers, files, unreleased, counters, features: PhantomData })
+    }
+
+    fn busy_poll(&mut self, poll: BusyPoll) -> io::Result<()> {
+        busy_poll::register_ring(self.ring.as_raw_fd(), poll)
     }
 
     fn open(&mut self, io: RawFd, token: Token) -> io::Result<()> {

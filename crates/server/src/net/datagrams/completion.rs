@@ -9,10 +9,9 @@ use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
 use super::DATAGRAM_BYTES_MAX;
+use super::workers::{self, Worker};
 use crate::completion::{CompletionEvent, Datagrams, Done, Envelope, Received};
-use crate::metrics::workers::Counters;
 use crate::net::ServerContext;
-use crate::platform::pin;
 use crate::service::work::WithWork;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
@@ -22,8 +21,7 @@ const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
-    pin(&context.cpus.accept)?;
-    DatagramCompletionLoop::<M>::new(context, &service)?.run()
+    workers::run(context, |worker| DatagramCompletionLoop::<M>::new(worker, &service)?.run())
 }
 
 struct DatagramCompletionLoop<'a, M> {
@@ -36,8 +34,7 @@ struct DatagramCompletionLoop<'a, M> {
     waiting: VecDeque<(u32, Received)>,
     response: Vec<u8>,
     service: &'a WithWork<Udp>,
-    context: &'a ServerContext<'a>,
-    counters: &'static Counters,
+    worker: Worker<'a>,
 }
 
 /// A response that the kernel is sending. Its fields point to each other, so it must not move.
@@ -50,35 +47,32 @@ struct Reply {
 }
 
 impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
-    fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
-        let counters = context.workers.accept();
-        let sends_max = context.sockets.len().clamp(*SENDS.start(), *SENDS.end());
+    fn new(worker: Worker<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
+        let ports = worker.sockets.len();
+        let sends_max = ports.clamp(*SENDS.start(), *SENDS.end());
         // SAFETY: all fields are numbers or pointers, so zeros are valid.
         let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
         Ok(Self {
-            mechanism: M::new(context.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
-            envelopes: Envelope::for_sockets(context.sockets),
+            mechanism: M::polling(ports.max(sends_max), DATAGRAM_BYTES_MAX, worker.counters, worker.busy_poll)?,
+            envelopes: Envelope::for_sockets(worker.sockets),
             replies,
             free: (0..sends_max as u32).rev().collect(),
             waiting: VecDeque::with_capacity(M::DONE_MAX),
             response: service.response(),
             service,
-            context,
-            counters,
+            worker,
         })
     }
 
     fn run(mut self) -> io::Result<()> {
-        self.mechanism.watch(self.context.stop.as_raw_fd(), Token::STOP)?;
-        for port in 0..self.context.sockets.len() as u32 {
-            self.receive(port)?;
-            self.counters.accepted.add(1);
-        }
+        let Worker { sockets, stop, counters, started, .. } = self.worker;
+        self.mechanism.watch(stop.as_raw_fd(), Token::STOP)?;
+        (0..sockets.len() as u32).try_for_each(|port| self.receive(port))?;
         let mut done = Vec::with_capacity(M::DONE_MAX);
-        self.context.notify_started();
+        started.thread_ready();
         loop {
             self.mechanism.wait(&mut done, true)?;
-            self.counters.events.add(done.len() as u64);
+            counters.events.add(done.len() as u64);
             for Done { token, event } in done.drain(..) {
                 match event {
                     CompletionEvent::Readable => return Ok(()),
@@ -91,7 +85,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     }
 
     fn receive(&mut self, port: u32) -> io::Result<()> {
-        let (io, token) = (self.context.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
+        let (io, token) = (self.worker.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
         // SAFETY: envelopes do not move, nothing else writes them, and they outlive the mechanism.
         unsafe { self.mechanism.receive_datagrams(io, token, &mut self.envelopes[port as usize]) }
     }
@@ -119,7 +113,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
             self.mechanism.give_back(received);
             return Ok(());
         };
-        let id = super::take(self.service, datagram.bytes, datagram.length, self.counters);
+        let id = super::take(self.service, datagram.bytes, datagram.length, self.worker.counters);
         let (Some(id), Some(number)) = (id, self.free.last().copied()) else {
             self.mechanism.give_back(received);
             return Ok(());
@@ -141,7 +135,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         reply.from.attach(&mut reply.message);
         reply.message.msg_iov = reply.parts.as_mut_ptr();
         reply.message.msg_iovlen = reply.parts.len() as _;
-        let io = self.context.sockets[port as usize].as_raw_fd();
+        let io = self.worker.sockets[port as usize].as_raw_fd();
         let message = ptr::from_ref(&reply.message);
         // SAFETY: neither replies nor the response move. A reply is free again only after its send, and all outlive the
         // mechanism.
@@ -149,7 +143,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     }
 
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
-        super::sent(result, self.counters);
+        super::sent(result, self.worker.counters);
         self.free.push(number);
         // Serve until no reply is free: a datagram that is not a request causes no send, which would continue from here.
         while !self.free.is_empty()

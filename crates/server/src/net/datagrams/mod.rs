@@ -1,8 +1,11 @@
 //! Services of datagrams: the handling of one datagram, and the loop of a thread that watches many ports for readiness.
 
+#[cfg(target_os = "linux")]
+mod batch;
 pub(super) mod blocking;
 #[cfg(target_os = "linux")]
 pub(super) mod completion;
+mod workers;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +18,20 @@ use rustix::net::{RecvFlags, SendFlags};
 use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
 
+use self::workers::Worker;
 use super::ServerContext;
 use crate::metrics::workers::{Counters, Syscall};
-use crate::platform::pin;
 use crate::readiness::{Interest, Readiness, Trigger};
 use crate::service::work::WithWork;
 use crate::socket::destination::{self, Endpoints};
 use crate::socket::is_readable;
+use crate::spec::datagrams::DatagramOptions;
 use crate::token::Token;
+#[cfg(target_os = "linux")]
+use batch::BatchIo;
 
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-/// The most datagrams to read from a port before the other ports have their turn.
+/// The number of datagrams to read from a port before the other ports have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
 fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
@@ -54,41 +60,77 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
     }
 }
 
-struct DatagramIo {
+/// Receives datagrams and answers requests: one with each system call, or in batches.
+enum DatagramIo {
+    Single(SingleIo),
+    #[cfg(target_os = "linux")]
+    Batch(BatchIo),
+}
+
+/// The result of a receive.
+#[derive(Debug)]
+struct Taken {
+    datagrams: u32,
+    /// Whether the socket was empty at the end.
+    is_last: bool,
+}
+
+impl Taken {
+    const NOTHING: Self = Self { datagrams: 0, is_last: true };
+}
+
+impl DatagramIo {
+    /// `sockets` are all bound to the same address.
+    fn new(service: &WithWork<Udp>, sockets: &[OwnedFd], options: DatagramOptions) -> Self {
+        let reports_destination = sockets.first().is_some_and(destination::is_needed);
+        #[cfg(target_os = "linux")]
+        if !options.is_default() {
+            return Self::Batch(BatchIo::new(service, reports_destination, options));
+        }
+        let ends = reports_destination.then_some(Endpoints::NONE);
+        // The memory stays uninitialised: pages that no datagram reaches cost nothing.
+        Self::Single(SingleIo { buffer: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends })
+    }
+
+    /// Receives once, and answers the requests among the datagrams.
+    #[inline]
+    fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> Taken {
+        match self {
+            Self::Single(single) => single.exchange(io, service, counters),
+            #[cfg(target_os = "linux")]
+            Self::Batch(batch) => batch.exchange(io, service, counters),
+        }
+    }
+}
+
+struct SingleIo {
     buffer: Vec<u8>,
     response: Vec<u8>,
     /// For sockets bound to all addresses: a response must come from the address to which its request was sent.
     ends: Option<Endpoints>,
 }
 
-impl DatagramIo {
-    /// `sockets` are all bound to the same address.
-    fn new(service: &WithWork<Udp>, sockets: &[OwnedFd]) -> Self {
-        let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Endpoints::NONE);
-        // The memory stays uninitialised: pages that no datagram reaches cost nothing.
-        Self { buffer: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
-    }
-
-    /// Receives one datagram and answers it if it is a request. Returns whether there may be more.
+impl SingleIo {
     #[inline]
-    fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> bool {
+    fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> Taken {
+        let one = Taken { datagrams: 1, is_last: false };
         self.buffer.clear();
         counters.syscall(Syscall::Read);
         if let Some(ends) = &mut self.ends {
             let bytes = match ends.receive(io, &mut self.buffer) {
                 Ok(bytes) => bytes,
-                Err(error) => return error == Errno::INTR,
+                Err(error) => return Taken { is_last: error != Errno::INTR, ..Taken::NOTHING },
             };
             if let Some(id) = take(service, &self.buffer, bytes, counters) {
                 self.response[..ID_BYTES].copy_from_slice(&id);
                 counters.syscall(Syscall::Write);
                 sent(ends.send(io, &self.response), counters);
             }
-            return true;
+            return one;
         }
         let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.buffer), RecvFlags::empty()) {
             Ok((_, bytes, from)) => (bytes, from),
-            Err(error) => return error == Errno::INTR,
+            Err(error) => return Taken { is_last: error != Errno::INTR, ..Taken::NOTHING },
         };
         if let (Some(id), Some(from)) = (take(service, &self.buffer, bytes, counters), from) {
             self.response[..ID_BYTES].copy_from_slice(&id);
@@ -96,14 +138,13 @@ impl DatagramIo {
             // If the socket is full, the response is dropped, even on a blocking socket.
             sent(rustix::net::sendto(io, &self.response, SendFlags::DONTWAIT, &from), counters);
         }
-        true
+        one
     }
 }
 
 pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = service(context)?;
-    pin(&context.cpus.accept)?;
-    DatagramReadyLoop::<M>::new(context, &service)?.run()
+    workers::run(context, |worker| DatagramReadyLoop::<M>::new(worker, &service)?.run())
 }
 
 struct DatagramReadyLoop<'a, M> {
@@ -113,38 +154,34 @@ struct DatagramReadyLoop<'a, M> {
     /// For edge-triggered mechanisms: ports that may have more to read. `is_unread` ensures that each is listed once.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
-    context: &'a ServerContext<'a>,
-    counters: &'static Counters,
+    worker: Worker<'a>,
 }
 
 impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
-    fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
-        let ports = context.sockets.len();
+    fn new(worker: Worker<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
+        let ports = worker.sockets.len();
         // The loop watches only the sockets and the stop descriptor.
-        let highest = context.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
-        let descriptors_max = highest.max(context.stop.as_raw_fd()) as usize + 1;
+        let highest = worker.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
+        let descriptors_max = highest.max(worker.stop.as_raw_fd()) as usize + 1;
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
         Ok(Self {
-            mechanism: M::new(descriptors_max)?,
+            mechanism: M::polling(descriptors_max, worker.busy_poll)?,
             service,
-            datagram_io: DatagramIo::new(service, context.sockets),
+            datagram_io: DatagramIo::new(service, worker.sockets, worker.options),
             unread: VecDeque::with_capacity(listed),
             is_unread: vec![false; listed],
-            context,
-            counters: context.workers.accept(),
+            worker,
         })
     }
 
     fn run(mut self) -> io::Result<()> {
-        let counters = self.counters;
-        let (sockets, stop) = (self.context.sockets, self.context.stop);
+        let Worker { sockets, stop, counters, started, .. } = self.worker;
         self.watch(stop, Token::STOP)?;
         for (at, socket) in sockets.iter().enumerate() {
             self.watch(socket.as_fd(), Token::new(at as u32, 0))?;
-            counters.accepted.add(1);
         }
         let mut ready = Vec::with_capacity(sockets.len() + 1);
-        self.context.notify_started();
+        started.thread_ready();
         loop {
             let timeout = (!self.unread.is_empty()).then_some(Duration::ZERO);
             counters.syscall(Syscall::Wait);
@@ -169,22 +206,25 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
 
     fn watch(&mut self, io: BorrowedFd<'_>, token: Token) -> io::Result<()> {
         if M::ADD_SYSCALLS > 0 {
-            self.counters.syscalls_of(Syscall::Control, M::ADD_SYSCALLS);
+            self.worker.counters.syscalls_of(Syscall::Control, M::ADD_SYSCALLS);
         }
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Reads up to [`READ_DATAGRAMS`]. A level-triggered mechanism reports the rest again; otherwise `unread` lists the port.
+    /// Reads at least [`READ_DATAGRAMS`] if there are as many, at most a batch more. A level-triggered mechanism reports the rest again; otherwise `unread` lists the port.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
             return;
         }
-        let io = self.context.sockets[port as usize].as_fd();
-        for _ in 0..READ_DATAGRAMS {
-            if !self.datagram_io.exchange(io, self.service, self.counters) {
+        let io = self.worker.sockets[port as usize].as_fd();
+        let mut read = 0;
+        while read < READ_DATAGRAMS {
+            let taken = self.datagram_io.exchange(io, self.service, self.worker.counters);
+            if taken.is_last {
                 return;
             }
+            read += taken.datagrams;
         }
         if M::TRIGGER == Trigger::Edge {
             self.is_unread[port as usize] = true;
@@ -215,8 +255,8 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let service = WithWork::new(udp, None, Arc::new(AtomicBool::new(false)));
-            let mut datagram_io = DatagramIo::new(&service, &[]);
-            while datagram_io.exchange(server.as_fd(), &service, counters) {
+            let mut datagram_io = DatagramIo::new(&service, &[], DatagramOptions::default());
+            while !datagram_io.exchange(server.as_fd(), &service, counters).is_last {
                 sender.send(()).unwrap();
             }
         });
