@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
+use crate::Tls;
 use crate::service::work::Work;
 use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, Stall, TargetConfig};
 
@@ -123,6 +124,9 @@ pub struct ServeConfig {
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
+    /// TLS of all connections; `None` for plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Whether the kernel also counts system calls, which slows each call down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,

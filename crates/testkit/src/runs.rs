@@ -52,6 +52,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
         pipeline: 1,
         kv: None,
         http: None,
+        tls: None,
         requests_per_connection: None,
         active: 1.0,
         idle: 0,
@@ -79,6 +80,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
             controllers: server::Controllers::default(),
             stall: None,
             limits: server::Limits::default(),
+            tls: None,
             count_syscalls: false,
         }),
         load: LoadConfig {

@@ -1,4 +1,5 @@
-//! Protocols of the services, without system calls: bytes in, bytes out. Also addresses, and names that users misspell.
+//! Protocols of the services, without system calls: bytes in, bytes out. Also the records of TLS, addresses, and names that users
+//! misspell.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod redis;
 pub mod service;
 mod spec;
 pub mod stream;
+pub mod tls;
 pub mod udp;
 
 pub use address::Address;

@@ -33,6 +33,7 @@ mod security;
 mod stream;
 mod syscalls;
 mod targets;
+mod tls;
 mod tool;
 mod transports;
 mod udp;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         stream::cases,
         syscalls::cases,
         targets::cases,
+        tls::cases,
         tool::cases,
         transports::cases,
         udp::cases,

@@ -61,6 +61,7 @@ fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
         controllers: Controllers::default(),
         stall: None,
         limits: Limits::default(),
+        tls: None,
         count_syscalls: false,
     }
 }
