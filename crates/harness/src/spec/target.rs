@@ -288,7 +288,8 @@ mod tests {
             ("redis://h", None, Some("h")),
             ("unix:/run/kv.sock", None, Some("localhost")),
         ] {
-            assert_eq!([false, true].map(|tls| url(text).certified_name(tls)), [plain, encrypted], "{text}");
+            let url = url(text);
+            assert_eq!([false, true].map(|tls| url.certified_name(tls)), [plain, encrypted], "{text}");
         }
     }
 
