@@ -174,7 +174,7 @@ pub const RULES: &[Rule] = rules! {
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
         "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
     "client.timestamps", |it| is_stamped(it) && it.tls.is_some(),
-        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or remove `workload.tls` (--tls), or https://";
+        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or omit TLS (--tls, https://)";
 
     // Timeouts and retries.
     "client.request-timeout", |it| it.request_timeout.is_some() && (is_closed(it) || is_churn(it)),
@@ -374,6 +374,8 @@ mod tests {
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
             (LoadConfig { timestamps: Timestamps::Kernel, tls: tls.clone(), ..open.clone() }, "client.timestamps"),
+            (LoadConfig { tls: tls.clone(), ..datagrams.clone() }, "workload.tls"),
+            (LoadConfig { tls, ..stream.clone() }, "workload.tls"),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
             (with(&looped, timeout), "client.request-timeout"),
             (with(&datagrams, timeout), "client.request-timeout"),
