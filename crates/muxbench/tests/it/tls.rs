@@ -70,7 +70,7 @@ fn each_service_with_connections_has_tls() {
     let epoll = "epoll".parse().unwrap();
     for service in ["fixed", "http", "kv", "redis"] {
         let spec = match service {
-            "fixed" => FIXED.clone(),
+            "fixed" => ServiceSpec::Fixed { request_bytes: 128, response_bytes: 100_000 },
             "http" => ServiceSpec::Http { folder: None },
             "kv" => ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
             _ => ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
@@ -106,7 +106,7 @@ fn unusable_tls_is_rejected_with_a_remedy() {
     let error = error_of(&["load", "--target", &address]);
     assert!(error.contains("the server uses TLS: add --tls with --cacert FILE, or --insecure"), "{error}");
     let error = error_of(&["load", "--target", &address, "--tls"]);
-    assert!(error.contains("cannot") && error.contains("--cacert FILE"), "{error}");
+    assert!(error.contains("--cacert FILE"), "{error}");
 }
 
 fn compared_servers_are_trusted_without_flags() {
