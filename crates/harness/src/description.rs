@@ -39,17 +39,20 @@ pub struct Description {
     /// All ports of a datagram service. `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
+    /// Whether the server uses TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
 }
 
 impl Description {
-    /// Describes a built-in server.
+    /// Describes a built-in server without TLS.
     pub fn of(service: ServiceSpec, ports: Option<Ports>) -> Self {
         // Hide the folder from clients.
         let service = match service {
             ServiceSpec::Http { .. } => ServiceSpec::Http { folder: None },
             service => service,
         };
-        Self { muxbench: env!("CARGO_PKG_VERSION").to_owned(), service, ports }
+        Self { muxbench: env!("CARGO_PKG_VERSION").to_owned(), service, ports, tls: false }
     }
 
     /// Returns the description as a line.
@@ -76,6 +79,13 @@ impl Description {
             format(&self.service),
             Size(REQUEST_BYTES_MAX)
         );
+        Ok(())
+    }
+
+    /// Fails if only one side uses TLS.
+    pub fn check_tls(&self, has_tls: bool) -> anyhow::Result<()> {
+        ensure!(!self.tls || has_tls, "the server uses TLS: add --tls with --cacert FILE, or --insecure");
+        ensure!(self.tls || !has_tls, "the server does not use TLS: omit --tls, or start the server with it");
         Ok(())
     }
 
@@ -303,6 +313,10 @@ mod tests {
         assert!(error.contains("fixed: 128B -> 10KiB, but the flags request fixed: 1B -> 10KiB"), "{error}");
         let udp = ServiceSpec::Udp { ports: 3, request_bytes: 8, response_bytes: 8 };
         assert!(description.check(&udp).unwrap_err().to_string().contains("udp: 8B -> 8B, 3 ports"));
+        let encrypted = Description { tls: true, ..description.clone() };
+        assert!(description.check_tls(false).is_ok() && encrypted.check_tls(true).is_ok());
+        assert!(encrypted.check_tls(false).unwrap_err().to_string().contains("add --tls"));
+        assert!(description.check_tls(true).unwrap_err().to_string().contains("omit --tls"));
         let http = Description::of(ServiceSpec::Http { folder: Some("/secret".into()) }, None);
         assert!(!serde_json::to_string(&http).unwrap().contains("secret"));
     }

@@ -93,7 +93,7 @@ impl LoadError {
                 "check the path, the headers and the body, and the expected status and length"
             }
             Class::Tls => remedy_of_tls(&error),
-            Class::Short if config.tls().is_some() => NO_TLS,
+            Class::Short if config.tls.is_some() => NO_TLS,
             Class::Short if config.http.is_some() => {
                 "check whether the server uses TLS on this port; if so, write https://"
             }

@@ -70,8 +70,6 @@ fn run_protocol<P: ClientProtocol>(
         Schedule::Closed => closed::run(config, protocol, connected, listener)?,
         _ => open::run(config, protocol, connected, listener)?,
     };
-    if let Some(http) = &mut outcome.report.http {
-        http.tls = Handshakes::report([handshakes]);
-    }
+    outcome.report.tls = Handshakes::report([handshakes]);
     Ok(outcome)
 }

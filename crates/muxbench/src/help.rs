@@ -243,7 +243,7 @@ mod tests {
             ("compare", "profile", "Load"),
             ("compare", "folder", "HTTP"),
             ("compare", "pipeline", "Load"),
-            ("load", "insecure", "HTTP"),
+            ("load", "insecure", "Load"),
             ("compare", "until", "Trials"),
             ("compare", "seed", "Trials"),
             ("compare", "print_experiment", "Results"),

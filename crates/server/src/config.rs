@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
+use crate::Tls;
 use crate::service::work::Work;
 use crate::{
     Accept, Architecture, BusyPoll, Controllers, DatagramOptions, ExternalConfig, Limits, ReadBudget, StageCpus, Stall,
@@ -133,6 +134,9 @@ pub struct ServeConfig {
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
+    /// TLS of all connections; `None` for plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Whether the kernel also counts system calls, which slows each call down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
@@ -157,6 +161,7 @@ impl ServeConfig {
             datagrams: DatagramOptions::default(),
             busy_poll: None,
             limits: Limits::default(),
+            tls: None,
             count_syscalls: false,
         }
     }

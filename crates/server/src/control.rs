@@ -17,6 +17,9 @@ pub enum Event {
         /// All ports, for datagrams.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ports: Option<Ports>,
+        /// The certificates in PEM format, which clients must trust, if the server uses TLS.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificates: Option<String>,
         /// The figures before the first connection, the base of memory figures.
         snapshot: Snapshot,
     },

@@ -18,6 +18,7 @@ use crate::metrics::usage;
 use crate::metrics::workers::{Gauges, Workers};
 use crate::net::ServerContext;
 use crate::platform;
+use crate::service::identity::Identity;
 use crate::service::{self, limits};
 use crate::socket::Bound;
 use crate::socket::ports::BoundPorts;
@@ -27,6 +28,7 @@ use crate::socket::{self, ports};
 use crate::spec::accept::Accept;
 use crate::spec::mechanism::{BusyPolls, Family};
 use crate::spec::model::PerConnection;
+use crate::spec::tls::Tls;
 
 /// The number of counter slots in models without a thread or process per connection; more threads get more slots.
 const THREADS_MAX: u32 = 256;
@@ -41,6 +43,8 @@ pub struct Server {
     ports: Option<Ports>,
     /// Removes the file of a Unix socket when dropped, after the threads have ended.
     _file: Option<SocketFile>,
+    /// The certificates in PEM format, with TLS.
+    certificates: Option<String>,
     ready: Snapshot,
     state: Arc<ServerState>,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -65,6 +69,7 @@ struct ServerState {
     reports_to_steering: bool,
     /// The time of the kernel's program that steers connections.
     program_time: OnceLock<ProgramTime>,
+    has_tls: bool,
     /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
@@ -140,6 +145,9 @@ impl ServerState {
             totals.steering_ns = None;
         }
         totals.steering_program_ns = self.program_time.get().and_then(ProgramTime::read_ns);
+        if !self.has_tls {
+            totals.tls_failed = None;
+        }
         if !self.counts_syscalls {
             // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
@@ -183,11 +191,15 @@ impl Server {
             .and_then(|()| config.datagrams.check(&config.service))
             .and_then(|()| config.architecture.can_batch(config.datagrams))
             .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| poll.check_address(&config.listen)))
-            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| config.architecture.can_busy_poll(poll)));
+            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| config.architecture.can_busy_poll(poll)))
+            .and_then(|()| config.tls.as_ref().map_or(Ok(()), |_| Tls::check(&config.service)));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
+        let identity = config.tls.as_ref().map(|tls| Identity::new(tls, &config.listen)).transpose();
+        let identity = identity.map_err(failed("cannot use TLS", "correct --tls-cert and --tls-key, or omit --tls"))?;
+        let (tls, certificates) = identity.map(|it| (it.config, it.certificates)).unzip();
         // Read this before the sockets exist: the sockets of a datagram service count as memory of its ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let socket_poll = config.busy_poll.filter(|_| config.architecture.busy_polls() == BusyPolls::Receives);
@@ -234,6 +246,7 @@ impl Server {
             stalls: config.stall.is_some(),
             reports_to_steering: config.accept == Accept::Hermes,
             program_time: OnceLock::new(),
+            has_tls: config.tls.is_some(),
             outside: OnceLock::new(),
         });
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
@@ -272,6 +285,7 @@ impl Server {
                     service: &config.service,
                     content,
                     limits: config.limits,
+                    tls,
                     work: config.work,
                     threads: config.architecture.threads,
                     cpus: &config.stage_cpus,
@@ -290,7 +304,8 @@ impl Server {
         let thread = Some(spawn("accept", accept)?);
         let ticking = tick.map(|tick| count_ticks(tick, &state)).transpose()?;
         let keeps_base = model.is_pool() || ports.is_some();
-        let mut server = Self { address, ports, _file: file, ready: before, state, thread, _ticking: ticking };
+        let mut server =
+            Self { address, ports, _file: file, certificates, ready: before, state, thread, _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             let cannot_count = failed("cannot count the server's system calls", "or omit --count-syscalls");
@@ -314,6 +329,11 @@ impl Server {
     /// The address that the server listens on.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The certificates in PEM format, with TLS.
+    pub fn certificates(&self) -> Option<&str> {
+        self.certificates.as_deref()
     }
 
     /// All ports, for datagrams.

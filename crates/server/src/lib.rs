@@ -8,7 +8,7 @@
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
 //! - `random`: random numbers of each thread
 //! - `readiness` and `completion`: the mechanisms, a file each; `token`: the identifiers of descriptors
-//! - [`service`]: the services, with simulated work and time limits
+//! - [`service`]: the services, with simulated work, time limits and TLS
 //! - `net`: the loops, one for each kind of architecture, and the work on a connection, which all loops share
 //! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands or targets
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
@@ -60,4 +60,5 @@ pub use spec::datagrams::DatagramOptions;
 pub use spec::model::{StageCpus, Threads};
 pub use spec::read_budget::ReadBudget;
 pub use spec::stall::Stall;
+pub use spec::tls::{CertificateFiles, Tls};
 pub use wire::{Address, ServiceSpec};

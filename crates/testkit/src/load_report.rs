@@ -63,6 +63,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     closed: None,
     churn: None,
     http: None,
+    tls: None,
     datagrams: None,
     stream: None,
     kernel: None,

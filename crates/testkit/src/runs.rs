@@ -53,6 +53,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
         pipeline: 1,
         kv: None,
         http: None,
+        tls: None,
         requests_per_connection: None,
         active: 1.0,
         idle: 0,

@@ -13,6 +13,7 @@ pub mod redis;
 pub mod service;
 mod spec;
 pub mod stream;
+pub mod tls;
 pub mod udp;
 
 pub use address::Address;

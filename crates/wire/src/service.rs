@@ -24,6 +24,18 @@ pub trait Service {
     /// Marks `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
+    /// Returns the application's bytes among the `bytes` that moved since the last call. Encryption adds others.
+    #[inline]
+    fn content_bytes(&self, _conn: &mut Self::Conn, bytes: usize) -> usize {
+        bytes
+    }
+
+    /// Whether encryption has failed since the last call.
+    #[inline]
+    fn has_just_failed(&self, _conn: &mut Self::Conn) -> bool {
+        false
+    }
+
     /// Performs the simulated work of completed requests, if the service has any. `works` says whether the requests of this
     /// connection take work, once that is drawn.
     fn work(&self, _conn: &Self::Conn, _requests: u64, _works: &mut Option<bool>) {}

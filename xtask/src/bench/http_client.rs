@@ -59,10 +59,10 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
 /// Returns requests to a server. Like `wrk`, the client accepts any certificate.
 fn traffic(address: SocketAddr, path: &str, has_tls: bool) -> LoadConfig {
     let tls = TlsConfig { server_name: address.ip().to_string(), is_insecure: true, ..TlsConfig::default() };
-    let http = HttpTraffic { tls: has_tls.then_some(tls), ..HttpTraffic::new(vec![HttpTarget::get(path, None)]) };
     LoadConfig {
         connections: CONNECTIONS,
-        http: Some(http),
+        http: Some(HttpTraffic::new(vec![HttpTarget::get(path, None)])),
+        tls: has_tls.then_some(tls),
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address, ServiceSpec::Http { folder: None })
     }

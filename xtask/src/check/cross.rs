@@ -51,7 +51,7 @@ pub fn link(interpreter: &Path) -> anyhow::Result<()> {
         add(target.name)?;
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];
         arguments.extend(target.crates);
-        // The client's TLS contains C code. zig has no compiler for illumos, where only the server is checked.
+        // TLS contains C code, except in the server for illumos: zig has no compiler for it.
         let cargo = if target.crates == BOTH { zigbuild(tools) } else { Command::new(env!("CARGO")) };
         step(cargo, tools, &arguments)?;
         if target.links {

@@ -16,7 +16,7 @@ use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
 use super::marks::{Mark, Observations};
-use super::server::{SERVER_TIMEOUT, Server};
+use super::server::{Listening, SERVER_TIMEOUT, Server};
 use crate::fleet::{self, Fleet};
 use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
@@ -138,10 +138,13 @@ impl<'a> HeatRun<'a, '_> {
             ServerSpec::Ours(_) | ServerSpec::Target(_) => SERVER_TIMEOUT,
             ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
         };
-        let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
+        let Listening { address, ports, certificates, snapshot } = server.wait_ready(start_timeout)?;
         // Without a first snapshot, a trial has no counters.
         contestant.observations.ready = trial.serve.is_counted().then_some(snapshot);
         let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
+        if let (Some(tls), Some(certificates)) = (&mut config.tls, certificates) {
+            tls.ca = Some(certificates);
+        }
         if let Some(testbed) = testbed {
             config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
         }

@@ -30,11 +30,23 @@ pub(super) struct Server<'a> {
     pub(super) stop: &'a Stop,
 }
 
+/// A server that listens.
+pub(super) struct Listening {
+    pub(super) address: Address,
+    pub(super) ports: Option<Ports>,
+    /// The certificates that clients must trust.
+    pub(super) certificates: Option<String>,
+    /// The counters before the first connection.
+    pub(super) snapshot: Snapshot,
+}
+
 impl Server<'_> {
-    /// Waits until the server listens. Returns its addresses, and its counters before the first connection.
-    pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<(Address, Option<Ports>, Snapshot)> {
+    /// Waits until the server listens.
+    pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<Listening> {
         match self.process.wait_event(self.stop, Instant::now() + timeout)? {
-            Some(ServerEvent::Ready { address, ports, snapshot }) => Ok((address, ports, snapshot)),
+            Some(ServerEvent::Ready { address, ports, certificates, snapshot }) => {
+                Ok(Listening { address, ports, certificates, snapshot })
+            }
             Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
             Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
             None => Err(self.kill_silent(format_args!("is not ready after {} s", timeout.as_secs()))),

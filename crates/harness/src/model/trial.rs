@@ -15,6 +15,7 @@ use crate::spec::busy_poll::BusyPolling;
 use crate::spec::controllers;
 use crate::spec::network::Network;
 use crate::spec::stall::Stall;
+use crate::spec::tls::Tls;
 use crate::spec::transport::Transport;
 use crate::spec::units::Budget;
 
@@ -26,6 +27,9 @@ pub struct Workload {
     /// The transport of requests. Old runs have no such field and always used TCP over IPv4.
     #[serde(default)]
     pub transport: Transport,
+    /// TLS of all connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// The network between server and client in a lab. `None` for loopback.
     #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,

@@ -187,6 +187,7 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
         service: load.service.clone(),
         kv: load.kv.clone(),
         http: load.http.clone(),
+        tls: experiment.workload.tls.clone(),
         transport: experiment.workload.transport,
         network: network(experiment),
         connections: load.connections,
@@ -223,7 +224,8 @@ fn trial(
     let load = LoadConfig {
         target: listen.clone(),
         ports: target.and_then(|target| target.ports.clone()),
-        http: requests(experiment, load, architecture, found),
+        http: requests(experiment, load, architecture),
+        tls: found.tls.get(&architecture.to_string()).cloned(),
         pacing: match load.pacing {
             // A client that never sleeps would take CPU time from the server. A closed loop has no pacing.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
@@ -262,6 +264,7 @@ fn trial(
             busy_poll,
             // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),
+            tls: workload.tls.as_ref().map(|_| server::Tls::default()),
             count_syscalls: experiment.server.count_syscalls,
         }),
         Candidate::Exec(name) => {
@@ -301,18 +304,12 @@ fn content(service: &ServiceSpec) -> Option<PathBuf> {
     std::path::absolute(folder).ok()
 }
 
-/// Returns the requests to a server of `http`. A target gets its own name as host, its own TLS, and only the path of its own URL.
-fn requests(
-    experiment: &Experiment,
-    load: &LoadConfig,
-    architecture: &Candidate,
-    found: &Found,
-) -> Option<HttpTraffic> {
+/// Returns the requests to a server of `http`. A target gets its own name as host, and only the path of its own URL.
+fn requests(experiment: &Experiment, load: &LoadConfig, architecture: &Candidate) -> Option<HttpTraffic> {
     let mut http = load.http.clone()?;
     if let Candidate::Target(name) = architecture {
         let url = &experiment.target[name].url;
         http.host = url.authority().map(str::to_owned);
-        http.tls = found.tls.get(name).cloned();
         if experiment.target_paths().is_some() {
             http.targets.retain(|target| target.path == url.path().unwrap_or("/"));
         }

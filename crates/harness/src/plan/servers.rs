@@ -6,6 +6,7 @@ use std::path::Path;
 
 use load::config::TlsConfig;
 use server::external::target::cpus_of;
+use server::spec::tls::SERVER_NAME;
 use server::{ConfigFile, TargetConfig};
 use wire::Address;
 
@@ -18,7 +19,7 @@ pub(super) struct Found {
     /// The configuration files of commands.
     pub(super) configs: BTreeMap<String, ConfigFile>,
     pub(super) targets: BTreeMap<String, TargetConfig>,
-    /// The TLS of `https` targets.
+    /// The client's TLS, by the server's name.
     pub(super) tls: BTreeMap<String, TlsConfig>,
 }
 
@@ -31,13 +32,19 @@ pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, Str
     };
     let configs = find_commands(experiment)?;
     let targets = experiment.target.iter().map(find).collect::<Result<_, String>>()?;
-    Ok(Found { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.http.{reason}"))? })
+    Ok(Found { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.tls.{reason}"))? })
 }
 
 fn find_tls(experiment: &Experiment) -> Result<BTreeMap<String, TlsConfig>, String> {
-    let http = experiment.workload.http.clone().unwrap_or_default();
-    let certified = experiment.target.iter().filter_map(|(name, target)| Some((name, target.url.certified_name()?)));
-    certified.map(|(name, certified_name)| Ok((name.clone(), http.tls(certified_name)?))).collect()
+    let tls = experiment.workload.tls.as_ref();
+    let certified_name = |server: &Candidate| match server {
+        Candidate::Target(name) => experiment.target[name].url.certified_name(tls.is_some()).map(str::to_owned),
+        Candidate::Ours(_) | Candidate::Exec(_) => tls.map(|_| SERVER_NAME.to_owned()),
+    };
+    let settings = tls.cloned().unwrap_or_default();
+    let servers = experiment.architectures.0.iter();
+    let certified = servers.filter_map(|server| Some((server.to_string(), certified_name(server)?)));
+    certified.map(|(server, name)| Ok((server, settings.client_of(&name)?))).collect()
 }
 
 /// Finds the program of each command. Returns the configuration files.
@@ -169,22 +176,18 @@ mod tests {
                  [workload]\nservice = \"http\"\n{key}"
             )
         };
-        let plan = planned(&text("https", "http.insecure = true")).unwrap();
-        let tls = |name: &str| trial(&plan, name).load.http.as_ref().unwrap().tls.clone();
+        let plan = planned(&text("https", "tls.insecure = true")).unwrap();
+        let tls = |name: &str| trial(&plan, name).load.tls.clone();
         let expected = TlsConfig { server_name: "localhost".into(), is_insecure: true, ..TlsConfig::default() };
         assert_eq!((tls("target:a"), tls("target:b")), (Some(expected), None));
         let stamped = planned(&text("https", "[client]\ntimestamps = \"kernel\"")).unwrap();
         let infeasible = &trial(&stamped, "target:a").infeasible;
         assert!(infeasible.iter().any(|reason| reason.contains("count the bytes of plain text")), "{infeasible:?}");
-        let error = planned(&text("https", "http.cacert = \"/none\"")).unwrap_err();
-        assert!(error.starts_with("workload.http.cacert: cannot read /none"), "{error}");
+        let error = planned(&text("https", "tls.cacert = \"/none\"")).unwrap_err();
+        assert!(error.starts_with("workload.tls.cacert: cannot read /none"), "{error}");
         for (scheme, key, words) in [
-            (
-                "http",
-                "http.full-handshakes = true",
-                "full-handshakes (--full-handshakes): only https:// targets use TLS",
-            ),
-            ("https", "http = { insecure = true, cacert = \"a\" }", "accepts any certificate; remove one"),
+            ("http", "tls.full-handshakes = true", "workload.tls (--tls): http:// is plain text"),
+            ("https", "tls = { insecure = true, cacert = \"a\" }", "accepts any certificate; remove one"),
         ] {
             let error = Experiment::parse(&text(scheme, key), "x.toml").unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

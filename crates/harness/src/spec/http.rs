@@ -3,13 +3,13 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes, TlsConfig};
+use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
 use super::OneOrMany;
-use super::requests::{BodySpec, Header, Length, RequestSpec, StatusSchema, read_bodies, read_requests, read_text};
+use super::requests::{BodySpec, Header, Length, RequestSpec, StatusSchema, read_bodies, read_requests};
 use super::units::Size;
 
 /// The prefix under which our servers generate content of any size.
@@ -56,15 +56,6 @@ pub struct Http {
     /// `same` for GET and HEAD, and `any` for other methods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Length>,
-    /// The file with the certificates in PEM format that the client trusts, for `https`; by default those of its host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cacert: Option<PathBuf>,
-    /// Whether the client accepts any certificate of `https`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub insecure: bool,
-    /// Whether each connection of `https` makes a full handshake instead of resuming a session.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub full_handshakes: bool,
     /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
     pub folder: Option<PathBuf>,
 }
@@ -129,7 +120,7 @@ impl Http {
                 return Err(format!("body: {bytes} bytes in all bodies exceed the limit of {mib} MiB; {remedy}"));
             }
         }
-        Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status, tls: None })
+        Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status })
     }
 
     /// Returns all requests with their bodies.
@@ -204,27 +195,6 @@ impl Http {
             weight: spec.weight.map_or(1, NonZeroU32::get),
             status: Some(spec.status.or(self.status).unwrap_or(status)),
         }
-    }
-
-    /// Returns the client's TLS for a server whose certificate has this name. An error begins with the key, as `cacert: ...`.
-    pub(crate) fn tls(&self, server_name: &str) -> Result<TlsConfig, String> {
-        let ca = self.cacert.as_ref().map(|file| read_text(file).map_err(|reason| format!("cacert: {reason}")));
-        Ok(TlsConfig {
-            server_name: server_name.to_owned(),
-            is_insecure: self.insecure,
-            ca: ca.transpose()?,
-            never_resumes: self.full_handshakes,
-        })
-    }
-
-    /// The first key that only TLS uses, with its flag.
-    pub(super) fn tls_key(&self) -> Option<&'static str> {
-        let keys = [
-            (self.cacert.is_some(), "cacert (--cacert)"),
-            (self.insecure, "insecure (--insecure)"),
-            (self.full_handshakes, "full-handshakes (--full-handshakes)"),
-        ];
-        keys.into_iter().find_map(|(is_set, key)| is_set.then_some(key))
     }
 
     /// Returns the server's service.

@@ -10,6 +10,7 @@ use wire::ServiceSpec;
 use super::experiment::Experiment;
 use super::http::Http;
 use super::one_or_many::OneOrMany;
+use super::tls::Tls;
 use super::trace::Trace;
 use super::units::Size;
 use super::workload::{Service, Workload};
@@ -111,6 +112,7 @@ impl Experiment {
             popularity: workload.popularity,
             kv: (workload.service.has_records() || workload.kv.is_some()).then(|| kv.traffic()),
             http,
+            tls: workload.tls.as_ref().map(Tls::client),
             pacing: client.pacing,
             roles: client.roles,
             clients: client.clients.map_or(1, NonZeroU32::get),

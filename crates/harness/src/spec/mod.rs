@@ -21,6 +21,7 @@ mod server;
 pub mod stall;
 pub mod stream;
 pub mod target;
+pub mod tls;
 pub mod trace;
 pub mod transport;
 pub mod units;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use server::external::target::reach;
+use server::spec::tls::SERVER_NAME;
 use wire::http::client::Url;
 use wire::{Address, Ports};
 
@@ -101,12 +102,18 @@ impl TargetUrl {
         matches!(self.scheme, Scheme::Tcp | Scheme::Udp)
     }
 
-    /// The name in the server's certificate, if the client must encrypt.
-    pub fn certified_name(&self) -> Option<&str> {
-        match &self.place {
-            Place::Host { name, .. } if self.scheme == Scheme::Https => Some(name),
-            _ => None,
-        }
+    /// The name in the server's certificate, if the client must encrypt: always with `https`, never with `http`, and otherwise if
+    /// the workload has TLS.
+    pub fn certified_name(&self, has_tls: bool) -> Option<&str> {
+        let encrypts = match self.scheme {
+            Scheme::Https => true,
+            Scheme::Http => false,
+            Scheme::Memcached | Scheme::Redis | Scheme::Tcp | Scheme::Udp | Scheme::Unix => has_tls,
+        };
+        encrypts.then_some(match &self.place {
+            Place::Host { name, .. } => name,
+            Place::Socket(_) => SERVER_NAME,
+        })
     }
 
     /// The transport that the URL selects; `None` if the name of its host may have addresses of both families.
@@ -275,7 +282,15 @@ mod tests {
         assert_eq!((url("http://localhost").path(), url("http://localhost/").path()), (None, Some("/")));
         assert_eq!(url("tcp://localhost:1").path(), None);
         assert_eq!(url("http://localhost:81/x").authority(), Some("localhost:81"));
-        assert_eq!((url("https://[::1]:81").certified_name(), url("http://h").certified_name()), (Some("::1"), None));
+        for (text, plain, encrypted) in [
+            ("https://[::1]:81", Some("::1"), Some("::1")),
+            ("http://h", None, None),
+            ("redis://h", None, Some("h")),
+            ("unix:/run/kv.sock", None, Some("localhost")),
+        ] {
+            let url = url(text);
+            assert_eq!([false, true].map(|tls| url.certified_name(tls)), [plain, encrypted], "{text}");
+        }
     }
 
     #[test]

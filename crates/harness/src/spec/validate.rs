@@ -7,7 +7,6 @@ use load::config::validate::broken;
 
 use super::candidate::{self, Candidate};
 use super::experiment::Experiment;
-use super::http::Http;
 use super::server::Exec;
 use super::target::Target;
 use super::trace::Trace;
@@ -140,20 +139,22 @@ impl Experiment {
         }
     }
 
-    /// Rejects TLS keys without an `https` target.
+    /// Rejects TLS that no server uses.
     fn check_tls(&self) -> Result<(), String> {
-        let has_tls = self.target.values().any(|target| target.url.certified_name().is_some());
-        let http = self.workload.http.as_ref();
-        if http.is_some_and(|http| http.insecure && http.cacert.is_some()) {
-            let reason = "workload.http.cacert: `insecure` (--insecure) accepts any certificate; remove one of the two";
+        let Some(tls) = &self.workload.tls else { return Ok(()) };
+        if tls.insecure && tls.cacert.is_some() {
+            let reason = "workload.tls.cacert: `insecure` (--insecure) accepts any certificate; remove one of the two";
             return Err(reason.to_owned());
         }
-        match http.and_then(Http::tls_key) {
-            Some(key) if !has_tls => {
-                Err(format!("workload.http.{key}: only https:// targets use TLS; remove it, or write https://"))
-            }
-            _ => Ok(()),
+        let is_plain = |server: &Candidate| match server {
+            Candidate::Target(name) => self.target[name].url.certified_name(true).is_none(),
+            Candidate::Ours(_) | Candidate::Exec(_) => false,
+        };
+        if self.architectures.0.iter().all(is_plain) {
+            let reason = "workload.tls (--tls): http:// is plain text; remove it, or write https://";
+            return Err(reason.to_owned());
         }
+        Ok(())
     }
 
     /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.

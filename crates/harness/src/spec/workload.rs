@@ -13,6 +13,7 @@ use super::one_or_many::OneOrMany;
 use super::profile::Profile;
 use super::schema::ScheduleName;
 use super::stream::Stream;
+use super::tls::Tls;
 use super::trace::Trace;
 use super::transport::Transport;
 use super::units::{Rate, Share, Size, Sizes, Think, Work};
@@ -26,6 +27,9 @@ pub struct Workload {
     /// The transport of requests.
     #[serde(skip_serializing_if = "is_default")]
     pub transport: Transport,
+    /// TLS of all connections, except those to `http://` targets. By default, only `https://` targets have TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// The number of open connections. `udp` has `ports` instead.
     #[serde(skip_serializing_if = "is_default")]
     pub connections: OneOrMany<NonZeroU32>,

@@ -10,7 +10,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::stored::{is_one, one};
-use super::tls::TlsConfig;
 
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,15 +24,12 @@ pub struct HttpTraffic {
     pub headers: Vec<(String, String)>,
     /// The expected status of responses to requests without their own.
     pub status: ExpectedStatus,
-    /// The TLS of the connections; `None` for plain text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsConfig>,
 }
 
 impl HttpTraffic {
     /// Requests without common headers, whose responses must have the status 200.
     pub fn new(targets: Vec<HttpTarget>) -> Self {
-        Self { host: None, targets, headers: Vec::new(), status: ExpectedStatus::Exact(200), tls: None }
+        Self { host: None, targets, headers: Vec::new(), status: ExpectedStatus::Exact(200) }
     }
 }
 

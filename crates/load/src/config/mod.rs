@@ -80,6 +80,9 @@ pub struct LoadConfig {
     /// Requests to an HTTP server; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
+    /// The TLS of the connections; `None` for plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
     /// The length of each phase. With `slices`, ramp, warm-up and window count only the contestant's own slices.
     pub phases: Phases,
     /// The slices of an interleaved trial, outside of which the client sends nothing.
@@ -135,6 +138,7 @@ impl LoadConfig {
             pipeline: 1,
             kv: None,
             http: None,
+            tls: None,
             phases: Phases {
                 ramp_ns: 1_000_000_000,
                 warm_up_ns: 1_000_000_000,
@@ -163,11 +167,6 @@ impl LoadConfig {
             Address::Ip(_) => Transport::Tcp,
             Address::Unix(_) => Transport::Unix,
         }
-    }
-
-    /// The TLS of the connections; `None` if requests are plain text.
-    pub fn tls(&self) -> Option<&TlsConfig> {
-        self.http.as_ref()?.tls.as_ref()
     }
 
     /// Returns the nanoseconds after the start at which `phase_ns` of the phases have passed.

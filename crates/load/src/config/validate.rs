@@ -128,6 +128,11 @@ pub const RULES: &[Rule] = rules! {
     "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
         "streams need a cool-down to end; use 1s, for example";
 
+    "workload.tls", |it| it.tls.is_some() && (it.datagrams || is_udp(it)),
+        "datagrams have no TLS; remove it, or choose a service over TCP, such as `fixed`";
+    "workload.tls", |it| it.tls.is_some() && is_stream(it),
+        "streams measure the bandwidth of plain text; remove it, or choose `fixed` with large responses";
+
     // Closed loops.
     "workload.transport", |it| is_closed(it) && it.transport() == Transport::Udp,
         "in a closed loop, a lost datagram would end its connection's requests; use tcp";
@@ -168,8 +173,8 @@ pub const RULES: &[Rule] = rules! {
         "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
         "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
-    "client.timestamps", |it| is_stamped(it) && it.tls().is_some(),
-        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or request http://";
+    "client.timestamps", |it| is_stamped(it) && it.tls.is_some(),
+        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or omit TLS (--tls, https://)";
 
     // Timeouts and retries.
     "client.request-timeout", |it| it.request_timeout.is_some() && (is_closed(it) || is_churn(it)),
@@ -368,10 +373,9 @@ mod tests {
             (LoadConfig { http: Some(pages.clone()), ..open.clone() }, "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
-            (
-                LoadConfig { timestamps: Timestamps::Kernel, ..http_of(HttpTraffic { tls, ..pages.clone() }) },
-                "client.timestamps",
-            ),
+            (LoadConfig { timestamps: Timestamps::Kernel, tls: tls.clone(), ..open.clone() }, "client.timestamps"),
+            (LoadConfig { tls: tls.clone(), ..datagrams.clone() }, "workload.tls"),
+            (LoadConfig { tls, ..stream.clone() }, "workload.tls"),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
             (with(&looped, timeout), "client.request-timeout"),
             (with(&datagrams, timeout), "client.request-timeout"),

@@ -1,13 +1,15 @@
 //! Requests before the ramp, such as storing a key-value store's data set.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
 
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::report::Class;
+use crate::socket::Socket;
 
 /// The size that completes a batch of requests: small enough that any server accepts the batch before the client reads.
 const BATCH_BYTES: usize = 16 << 10;
@@ -17,7 +19,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
-    socket: &impl AsFd,
+    socket: &Socket,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), LoadError> {
     let total = protocol.preparations();
@@ -28,7 +30,7 @@ pub fn prepare<P: ClientProtocol>(
     let blocking = |on: bool| rustix::io::ioctl_fionbio(socket, !on).map_err(|error| failed(error.into()));
     // The blocking socket uses the timeouts that `connect` set.
     blocking(true)?;
-    let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), vec![0; BATCH_BYTES]);
+    let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), Vec::with_capacity(BATCH_BYTES));
     let mut reader = P::Reader::default();
     let (mut sent, mut answered) = (0, 0);
     let mut reported = Instant::now();
@@ -40,10 +42,8 @@ pub fn prepare<P: ClientProtocol>(
         }
         write_all(socket, &batch).map_err(failed)?;
         while answered < sent {
-            let count = rustix::io::read(socket, &mut inbox).map_err(io::Error::from);
-            let count =
-                count.and_then(|count| if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(count) });
-            let mut rest = &inbox[..count.map_err(failed)?];
+            read(socket, &mut inbox).map_err(failed)?;
+            let mut rest = &inbox[..];
             while !rest.is_empty() {
                 let refused = |class: Class| LoadError::Store { number: answered + 1, total, class: class.name() };
                 if answered == sent {
@@ -68,9 +68,19 @@ pub fn prepare<P: ClientProtocol>(
     blocking(false)
 }
 
-fn write_all(socket: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+/// Reads once. The bytes may contain no content, but messages of TLS.
+fn read(socket: &Socket, inbox: &mut Vec<u8>) -> io::Result<()> {
+    inbox.clear();
+    let count = rustix::io::read(socket, spare_capacity(inbox))?;
+    if count == 0 || !socket.decrypt(inbox)? && inbox.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        bytes = &bytes[rustix::io::write(socket, bytes)?..];
+        bytes = &bytes[socket.write(bytes)?..];
     }
     Ok(())
 }

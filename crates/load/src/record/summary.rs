@@ -297,6 +297,7 @@ impl Facts<'_> {
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
+            tls: None,
             gaps: gaps(self.trial.clock, &self.trial.times.window, all.iter().flat_map(|it| it.gaps.iter().cloned())),
             closed: Some(ClosedReport {
                 unsampled,
@@ -333,7 +334,6 @@ impl Facts<'_> {
         HttpReport {
             statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
             first_byte: Measured::without_parts(first_byte),
-            tls: None,
         }
     }
 }

@@ -18,20 +18,6 @@ pub struct HttpReport {
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
     /// includes the guards. Medians of parts are unknown, and 0.
     pub first_byte: Measured,
-    /// The TLS handshakes; `None` for plain text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsReport>,
-}
-
-/// TLS handshakes: those of all connections before the ramp, or of the short-lived connections that began in the window.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct TlsReport {
-    /// The cipher suite of a handshake. Those of TLS 1.3 begin with `TLS13`.
-    pub cipher: String,
-    /// The time of full handshakes, from the client's first message to its last. Medians of parts are unknown, and 0.
-    pub full: Measured,
-    /// The time of handshakes that resumed an earlier session.
-    pub resumed: Measured,
 }
 
 /// Reads counts whose keys are text, as in JSON. Inside of a tagged enumeration, serde converts no such keys to numbers.

@@ -8,6 +8,7 @@ mod late;
 mod measured;
 pub mod merge;
 pub mod samples;
+mod tls;
 
 use std::ops::Range;
 
@@ -19,11 +20,12 @@ use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
 pub use goodput::{GoodputBin, GoodputReport};
-pub use http::{HttpReport, TlsReport};
+pub use http::HttpReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use measured::{EIGHTHS, Measured, PARTS};
 pub use samples::Sample;
+pub use tls::TlsReport;
 
 /// The client's report of one trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -102,6 +104,9 @@ pub struct LoadReport {
     /// Figures of HTTP responses; `None` for other services, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpReport>,
+    /// The TLS handshakes; `None` for plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsReport>,
     /// Figures of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,

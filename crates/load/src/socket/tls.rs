@@ -14,18 +14,15 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, HandshakeKind, RootCertStore,
     SignatureScheme,
 };
+use wire::tls::{Progress, Records};
 
 use crate::config::{LoadConfig, TlsConfig};
 use crate::error::LoadError;
 
-/// The length of a record's content, and the most bytes that encryption usually adds to it.
-const RECORD_BYTES: usize = 16 << 10;
-const RECORD_OVERHEAD_BYTES: usize = 64;
 const READ_BYTES: usize = 16 << 10;
 
 /// The files with the trusted certificates of Debian, Fedora, openSUSE, and all of Alpine, Arch, FreeBSD and macOS.
@@ -45,11 +42,13 @@ pub struct Tls {
 impl Tls {
     /// Returns the TLS of a configuration; `None` if its connections have none.
     pub fn of(config: &LoadConfig) -> Result<Option<Self>, LoadError> {
-        let Some(tls) = config.tls() else { return Ok(None) };
-        Self::new(tls).map(Some).map_err(|reason| LoadError::Config(format!("cannot use TLS: {reason}")))
+        let Some(tls) = &config.tls else { return Ok(None) };
+        // Only HTTP has a name for the negotiation of protocols.
+        let protocols = config.http.iter().map(|_| b"http/1.1".to_vec()).collect();
+        Self::new(tls, protocols).map(Some).map_err(|reason| LoadError::Config(format!("cannot use TLS: {reason}")))
     }
 
-    fn new(tls: &TlsConfig) -> Result<Self, String> {
+    fn new(tls: &TlsConfig, protocols: Vec<Vec<u8>>) -> Result<Self, String> {
         let name = ServerName::try_from(tls.server_name.clone());
         let name = name.map_err(|error| format!("invalid host `{}`: {error}; correct the URL", tls.server_name))?;
         let provider = Arc::new(ring::default_provider());
@@ -57,7 +56,7 @@ impl Tls {
         let builder = builder.map_err(|error| error.to_string())?;
         let verifier = Arc::new(CertificateVerifier::new(tls, provider)?);
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols;
         if tls.never_resumes {
             config.resumption = Resumption::disabled();
         }
@@ -68,9 +67,7 @@ impl Tls {
     pub fn session(&self) -> io::Result<Session> {
         let connection = UnbufferedClientConnection::new(self.config.clone(), self.name.clone());
         Ok(Session {
-            connection: connection.map_err(failed)?,
-            incoming: Vec::new(),
-            outgoing: Vec::new(),
+            records: Records::new(connection.map_err(failed)?),
             encrypted_bytes: 0,
             has_ended: false,
             handshake: HandshakeState::Pending(None),
@@ -190,24 +187,10 @@ enum HandshakeState {
     Complete(Option<Handshake>),
 }
 
-/// The state of a connection after its records are processed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Processed {
-    Open,
-    /// The handshake needs further bytes.
-    Handshaking,
-    /// The server announced the end of the connection.
-    Ended,
-}
-
 /// TLS of one connection.
 pub struct Session {
-    connection: UnbufferedClientConnection,
-    /// The received part of an incomplete record.
-    incoming: Vec<u8>,
-    /// Encrypted bytes that the socket has not accepted.
-    outgoing: Vec<u8>,
-    /// The number of plain bytes in `outgoing` that [`Session::write`] has not reported as written.
+    records: Records<UnbufferedClientConnection>,
+    /// The number of plain bytes in the outgoing records that [`Session::write`] has not reported as written.
     encrypted_bytes: usize,
     has_ended: bool,
     handshake: HandshakeState,
@@ -236,29 +219,35 @@ impl Session {
     /// Continues the handshake without blocking.
     pub fn continue_handshake(&mut self, io: BorrowedFd<'_>) -> io::Result<Awaits> {
         let HandshakeState::Pending(mut begun) = self.handshake else { return Ok(Awaits::Nothing) };
+        let mut received = Vec::new();
         loop {
-            let processed = self.process(&mut Vec::new())?;
-            let (now, unsent_bytes) = (Instant::now(), self.outgoing.len());
-            let is_sent = self.flush(io)?;
-            if self.outgoing.len() < unsent_bytes {
+            // A server sends no content before the first request.
+            let progress = self.process(&mut Vec::new());
+            let (now, unsent_bytes) = (Instant::now(), self.records.outgoing.len());
+            // After an error, this sends an alert.
+            let sent = self.flush(io);
+            let (progress, is_sent) = (progress?, sent?);
+            if self.records.outgoing.len() < unsent_bytes {
                 self.handshake = HandshakeState::Pending(Some(*begun.get_or_insert(now)));
             }
-            match processed {
+            match progress {
                 _ if !is_sent => return Ok(Awaits::Writable),
-                Processed::Open => break,
-                Processed::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Processed::Handshaking => {}
+                Progress::Open => break,
+                Progress::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Progress::Handshaking => {}
             }
-            self.incoming.reserve(READ_BYTES);
-            match rustix::io::read(io, spare_capacity(&mut self.incoming)) {
+            received.clear();
+            received.reserve(READ_BYTES);
+            match rustix::io::read(io, spare_capacity(&mut received)) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
+                Ok(_) => self.records.feed(&received),
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(Awaits::Readable),
                 Err(error) => return Err(error.into()),
             }
         }
-        let handshake = begun.zip(self.connection.negotiated_cipher_suite()).map(|(begun, suite)| Handshake {
-            is_resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        let connection = self.records.connection();
+        let handshake = begun.zip(connection.negotiated_cipher_suite()).map(|(begun, suite)| Handshake {
+            is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             elapsed_ns: begun.elapsed().as_nanos() as u64,
             cipher: suite.suite(),
         });
@@ -268,70 +257,21 @@ impl Session {
 
     /// Replaces received bytes by their decrypted content. Returns whether the server may send more.
     pub fn decrypt(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
-        self.incoming.extend_from_slice(inbox);
+        self.records.feed(inbox);
         inbox.clear();
-        self.process(inbox).map(|processed| processed != Processed::Ended)
+        self.process(inbox).map(|progress| progress != Progress::Ended)
     }
 
-    /// Processes all complete records of `incoming`. Appends their content to `plain`, and the answers of TLS to `outgoing`.
-    fn process(&mut self, plain: &mut Vec<u8>) -> io::Result<Processed> {
-        let mut at = 0;
-        let processed = loop {
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(&mut self.incoming[at..]);
-            let processed = match state.map_err(failed)? {
-                ConnectionState::ReadTraffic(mut records) => {
-                    while let Some(record) = records.next_record() {
-                        let record = record.map_err(failed)?;
-                        discard += record.discard;
-                        plain.extend_from_slice(record.payload);
-                    }
-                    None
-                }
-                ConnectionState::EncodeTlsData(mut data) => {
-                    let start = self.outgoing.len();
-                    if let Err(EncodeError::InsufficientSize(error)) = data.encode(&mut []) {
-                        self.outgoing.resize(start + error.required_size, 0);
-                        data.encode(&mut self.outgoing[start..]).map_err(io::Error::other)?;
-                    }
-                    None
-                }
-                ConnectionState::TransmitTlsData(data) => {
-                    // `outgoing` keeps the bytes until the socket accepts them.
-                    data.done();
-                    None
-                }
-                ConnectionState::BlockedHandshake => Some(Processed::Handshaking),
-                ConnectionState::PeerClosed | ConnectionState::Closed => Some(Processed::Ended),
-                _ => Some(Processed::Open),
-            };
-            at += discard;
-            if let Some(processed) = processed {
-                break processed;
-            }
-        };
-        self.incoming.drain(..at);
-        self.has_ended |= processed == Processed::Ended;
-        Ok(processed)
+    /// Processes all complete records, and appends their content to `plain`.
+    fn process(&mut self, plain: &mut Vec<u8>) -> io::Result<Progress> {
+        let progress = self.records.process(|content| plain.extend_from_slice(content)).map_err(failed)?;
+        self.has_ended |= progress == Progress::Ended;
+        Ok(progress)
     }
 
     /// Encrypts bytes for [`Session::write`], which reports a failure.
     pub fn encrypt(&mut self, bytes: &[u8]) {
-        // `incoming` has no complete record, so only a failed connection has another state.
-        let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut self.incoming);
-        let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return };
-        let start = self.outgoing.len();
-        let mut room = bytes.len() + (bytes.len() / RECORD_BYTES + 1) * RECORD_OVERHEAD_BYTES;
-        let count = loop {
-            self.outgoing.resize(start + room, 0);
-            match traffic.encrypt(bytes, &mut self.outgoing[start..]) {
-                Ok(count) => break count,
-                // Messages of TLS precede the bytes.
-                Err(EncryptError::InsufficientSize(error)) if error.required_size > room => room = error.required_size,
-                Err(_) => break 0,
-            }
-        };
-        self.outgoing.truncate(start + count);
-        self.encrypted_bytes = if count == 0 { 0 } else { bytes.len() };
+        self.encrypted_bytes = if self.records.encrypt(bytes) { bytes.len() } else { 0 };
     }
 
     /// Writes the bytes of the last [`Session::encrypt`], or encrypts these bytes first. Returns their number once the socket has
@@ -347,11 +287,12 @@ impl Session {
         if is_sent { Ok(std::mem::take(&mut self.encrypted_bytes)) } else { Err(Errno::AGAIN) }
     }
 
-    /// Writes `outgoing`. Returns whether the socket has accepted all.
+    /// Writes the outgoing records. Returns whether the socket has accepted all.
     fn flush(&mut self, io: BorrowedFd<'_>) -> Result<bool, Errno> {
-        while !self.outgoing.is_empty() {
-            match rustix::io::write(io, &self.outgoing) {
-                Ok(count) => drop(self.outgoing.drain(..count)),
+        let outgoing = &mut self.records.outgoing;
+        while !outgoing.is_empty() {
+            match rustix::io::write(io, outgoing) {
+                Ok(count) => drop(outgoing.drain(..count)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => return Ok(false),
                 Err(error) => return Err(error),
             }

@@ -99,13 +99,13 @@ fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
     let http = HttpTraffic {
         host: Some("localhost".into()),
         status: ExpectedStatus::Exact(201),
-        tls: Some(tls),
         ..HttpTraffic::new(vec![post])
     };
     LoadConfig {
         connections: 4,
         rate_per_s: Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 }),
         http: Some(http),
+        tls: Some(tls),
         phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 60_000_000_000 },
         timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, ServiceSpec::Http { folder: None })
@@ -123,7 +123,7 @@ fn run(config: &LoadConfig) -> (u64, TlsReport) {
     let http = report.http.unwrap();
     assert_eq!(http.statuses.keys().collect::<Vec<_>>(), [&201]);
     assert_eq!(http.first_byte.distribution.count, report.completed);
-    (report.completed, http.tls.unwrap())
+    (report.completed, report.tls.unwrap())
 }
 
 fn error_of(target: SocketAddr, tls: TlsConfig) -> String {
@@ -223,7 +223,7 @@ fn server_without_tls_is_named_in_the_error() {
 #[test]
 fn error_suggests_https_if_the_server_closes_plain_connections() {
     let mut config = config(plain_server(b""), 7, TlsConfig::default());
-    config.http.as_mut().unwrap().tls = None;
+    config.tls = None;
     let error = muxbench_load::run(&config, &mut |_| ()).map(drop).unwrap_err().to_string();
     assert!(error.contains(": short (") && error.contains("write https://"), "{error}");
 }

@@ -201,10 +201,10 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     }
     if let Some(http) = &report.http {
         line("time to first byte", &http.first_byte, &late);
-        let both = http.tls.iter().flat_map(|tls| [("full handshake", &tls.full), ("resumed handshake", &tls.resumed)]);
-        for (name, times) in both.filter(|(_, times)| times.distribution.count > 0) {
-            line(name, times, &own);
-        }
+    }
+    let both = report.tls.iter().flat_map(|tls| [("full handshake", &tls.full), ("resumed handshake", &tls.resumed)]);
+    for (name, times) in both.filter(|(_, times)| times.distribution.count > 0) {
+        line(name, times, &own);
     }
     if let Some(churn) = &report.churn {
         line("SYN to established", &churn.connect, &late);
@@ -274,7 +274,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     lines.extend(
         report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))),
     );
-    lines.extend(report.http.as_ref().and_then(|http| http.tls.as_ref()).map(|tls| {
+    lines.extend(report.tls.as_ref().map(|tls| {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
         format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)
     }));

@@ -21,7 +21,10 @@ use server::control::Event;
 use server::external::procfs_stats::{ProcfsStats, Root};
 #[cfg(target_os = "linux")]
 use server::metrics::counters::Totals;
-use server::{Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig};
+use server::{
+    Architecture, CertificateFiles, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig,
+    Tls,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
@@ -93,6 +96,17 @@ pub struct Args {
     /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`. The server advertises its service on port + 1
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
+    /// Use TLS, with a certificate that the server makes [default: plain text]
+    ///
+    /// Its clients need --insecure, or the certificate that --json prints
+    #[arg(long, help_heading = "TLS")]
+    tls: bool,
+    /// Certificate of the server, and those of its authorities, in PEM format; implies --tls
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, in PEM format
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// CPUs of the server, such as 0-1,3 [default: all]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
@@ -191,11 +205,13 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
             _ => args.connections_max.unwrap_or(20_000),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
+        tls: tls(args),
         count_syscalls: args.count_syscalls,
     };
     let (server, listener) = start(&config)?;
     let ready = server.ready().clone();
-    let described = Description::of(config.service.clone(), server.ports().cloned());
+    let mut described = Description::of(config.service.clone(), server.ports().cloned());
+    described.tls = config.tls.is_some();
     let advertised = listener.and_then(|it| it.map_or(Ok(()), |listener| description::offer(listener, &described)));
     if let Err(reason) = advertised {
         output::warn(format_args!("cannot advertise the service: {reason}; clients need --service and its sizes"));
@@ -229,6 +245,7 @@ fn greeting(args: &Args, server: &Server) -> String {
             format!("udp: {request} -> {response}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
         }
     };
+    let service = if server.certificates().is_some() { service + ", TLS" } else { service };
     let reachable = match server.address().ip() {
         Some(address) if address.ip().is_loopback() => {
             let (all, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
@@ -265,12 +282,23 @@ fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListe
 }
 
 fn ready_event(server: &Server) -> Event {
-    Event::Ready { address: server.address().clone(), ports: server.ports().cloned(), snapshot: server.ready().clone() }
+    Event::Ready {
+        address: server.address().clone(),
+        ports: server.ports().cloned(),
+        certificates: server.certificates().map(str::to_owned),
+        snapshot: server.ready().clone(),
+    }
 }
 
 /// Returns the response size. The default for datagrams fits in one packet of any network.
 fn response(args: &Args) -> Size {
     args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
+}
+
+fn tls(args: &Args) -> Option<Tls> {
+    let files = args.tls_cert.clone().zip(args.tls_key.clone());
+    let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
+    (args.tls || files.is_some()).then_some(Tls { files })
 }
 
 fn stream(args: &Args) -> Stream {
@@ -334,7 +362,12 @@ fn for_runner(sender: Sender<Message>, messages: &Receiver<Message>) -> anyhow::
 /// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
 fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> anyhow::Result<()> {
-    send(&Event::Ready { address: server.address.clone(), ports: None, snapshot: server.ready.clone() });
+    send(&Event::Ready {
+        address: server.address.clone(),
+        ports: None,
+        certificates: None,
+        snapshot: server.ready.clone(),
+    });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
@@ -356,7 +389,7 @@ fn watch(config: &TargetConfig, messages: &Receiver<Message>) -> anyhow::Result<
         Err(reason) => bail!("the server has ended: {reason}"),
     };
     let (address, ports) = (config.address.clone(), config.ports.clone());
-    send(&Event::Ready { address, ports, snapshot: snapshot()? });
+    send(&Event::Ready { address, ports, certificates: None, snapshot: snapshot()? });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: snapshot()? }),

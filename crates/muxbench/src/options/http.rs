@@ -42,19 +42,6 @@ pub struct HttpArgs {
     /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET, otherwise any]
     #[arg(long, value_name = "LENGTH")]
     expect_length: Option<Length>,
-    /// Trusted certificates of https:// [default: this host's]
-    ///
-    /// The file is in PEM format
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    cacert: Option<PathBuf>,
-    /// Accept any certificate of https://
-    ///
-    /// The client then cannot know whether it measures the right server
-    #[arg(long, short = 'k')]
-    insecure: bool,
-    /// Make a full TLS handshake on each connection of https://, instead of resuming sessions
-    #[arg(long)]
-    full_handshakes: bool,
 }
 
 impl HttpArgs {
@@ -78,8 +65,5 @@ impl HttpArgs {
         set(&mut http.requests_file, self.requests_file.clone());
         set(&mut http.status, self.expect_status);
         set(&mut http.length, self.expect_length);
-        set(&mut http.cacert, self.cacert.clone());
-        http.insecure |= self.insecure;
-        http.full_handshakes |= self.full_handshakes;
     }
 }

@@ -11,6 +11,7 @@ pub mod servers;
 pub mod settings;
 pub mod setup;
 pub mod target;
+mod tls;
 pub mod traffic;
 
 use harness::spec::OneOrMany;

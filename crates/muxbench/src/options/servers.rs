@@ -280,7 +280,11 @@ impl Servers {
             experiment.unread_loads().map_err(anyhow::Error::msg)?.into_iter().next().context("there is no load")?;
         for NamedTarget { name, target, description } in &self.targets {
             match description {
-                Some(description) => description.check(&load.service).with_context(|| format!("target {name}"))?,
+                Some(description) => {
+                    let has_tls = experiment.workload.tls.is_some();
+                    let checked = description.check(&load.service).and_then(|()| description.check_tls(has_tls));
+                    checked.with_context(|| format!("target {name}"))?;
+                }
                 None if target.url.may_be_described() && !has_service => {
                     let address = target.url.resolve(experiment.workload.transport).ok().and_then(|it| it.ip());
                     let note = |address| description::note_without_description(address, &load.service);

@@ -10,6 +10,7 @@ use harness::spec::{Service, Workload};
 
 use super::http::HttpArgs;
 use super::settings::{KvArgs, StreamArgs};
+use super::tls::TlsArgs;
 use super::{named, set};
 
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,6 +40,8 @@ pub struct TrafficArgs {
     /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     pub(super) response: Vec<Size>,
+    #[command(flatten)]
+    tls: TlsArgs,
     #[command(flatten)]
     http: HttpArgs,
     #[command(flatten)]
@@ -108,6 +111,7 @@ impl TrafficArgs {
         }
         set(&mut workload.request, self.request.first().copied());
         set(&mut workload.response, self.response.first().copied());
+        update(&mut workload.tls, self.tls.tls, |tls| self.tls.apply(tls));
         update(&mut workload.http, false, |http| self.http.apply(http));
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
         update(&mut workload.kv, workload.service.has_records(), |kv| self.kv.apply(kv));

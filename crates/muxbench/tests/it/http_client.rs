@@ -217,8 +217,8 @@ fn https_checks_certificates_and_resumes_sessions() {
     assert!(why.contains("certificate") && why.contains("--cacert FILE"), "{why}");
     let trusted = report(&[&url, "--cacert", CERTIFICATE, "--rate", "500", "--requests-per-connection", "5"]);
     assert_eq!(errors(&trusted, "tls"), (0, 0), "{}", trusted["report"]["errors"]);
-    let resumed = &trusted["report"]["http"]["tls"]["resumed"]["distribution"]["count"];
-    assert!(resumed.as_u64() > Some(0), "{}", trusted["report"]["http"]);
+    let resumed = &trusted["report"]["tls"]["resumed"]["distribution"]["count"];
+    assert!(resumed.as_u64() > Some(0), "{}", trusted["report"]);
     let insecure = report(&[&url, "--insecure", "--rate", "500"]);
     assert_eq!(errors(&insecure, "tls"), (0, 0), "{}", insecure["report"]["errors"]);
 }

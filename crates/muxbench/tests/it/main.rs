@@ -35,6 +35,7 @@ mod security;
 mod stream;
 mod syscalls;
 mod targets;
+mod tls;
 mod tool;
 mod transports;
 mod udp;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         stream::cases,
         syscalls::cases,
         targets::cases,
+        tls::cases,
         tool::cases,
         transports::cases,
         udp::cases,

@@ -138,7 +138,7 @@ fn wrong_targets_fail_with_a_remedy() {
         (&["--target", url, "--service", "kv"], "set workload.service (--service) to http"),
         (&["--target", url, "--transport", "unix"], "--transport) to tcp"),
         (&["--target", url, "--network", "lab"], "a lab cannot contain a server that already runs"),
-        (&["--target", url, "--insecure"], "only https:// targets use TLS"),
+        (&["--target", url, "--insecure"], "http:// is plain text"),
         (&["--target", "mine=http://127.0.0.1:9/a", "--path", "/b"], "omit one of the two"),
         (&["--arch", "epoll,target:mine"], "--arch target:mine: not defined; add --target NAME=URL with this name"),
         (&["--exec", "mine=sh '{port}"], "a quotation mark has no partner"),

@@ -118,6 +118,9 @@ pub struct Row {
     /// `None` unless the service is `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) http: Option<Http>,
+    /// `None` for plain text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<Tls>,
     /// `None` without counters of the server.
     pub cost: Option<Cost>,
     #[serde(rename = "why")]
@@ -140,8 +143,6 @@ pub struct Row {
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) first_byte: Distribution,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tls: Option<Tls>,
 }
 
 /// Handshakes of the row's repeats, as in `load::report::TlsReport`.

@@ -262,6 +262,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         http: http(&loads().filter_map(|load| load.http.as_ref()).collect::<Vec<_>>()),
+        tls: tls(&loads().filter_map(|load| load.tls.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         metrics: blocks.of(&estimated, metric(&first.workload)),
         blocks: row_blocks,
@@ -326,7 +327,6 @@ fn http(reports: &[&HttpReport]) -> Option<Http> {
     Some(Http {
         statuses: HttpReport::sum(reports.iter().map(|report| &report.statuses)),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
-        tls: tls(&reports.iter().filter_map(|report| report.tls.as_ref()).collect::<Vec<_>>()),
     })
 }
 

@@ -260,7 +260,7 @@ const TLS_COLUMNS: &[Column<Row>] = &[
 ];
 
 fn tls_figure(row: &Row, figure: fn(&Tls) -> Option<String>) -> String {
-    row.http.as_ref().and_then(|http| http.tls.as_ref()).and_then(figure).unwrap_or_else(none)
+    row.tls.as_ref().and_then(figure).unwrap_or_else(none)
 }
 
 fn handshake_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
@@ -269,7 +269,7 @@ fn handshake_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
 
 /// Renders the times of TLS handshakes; empty without TLS.
 fn tls(rows: &[Row], medium: Medium) -> Vec<String> {
-    if rows.iter().filter_map(|row| row.http.as_ref()).all(|http| http.tls.is_none()) {
+    if rows.iter().all(|row| row.tls.is_none()) {
         return Vec::new();
     }
     vec![medium.prose("TLS: full and resumed handshakes:"), table::of(TLS_COLUMNS, rows, medium).0]

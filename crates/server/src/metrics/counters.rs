@@ -129,6 +129,8 @@ totals! {
         rejected,
         /// Connections closed because their clients exceeded a time limit.
         timed_out,
+        /// Connections whose TLS failed: an invalid handshake or record, or an alert of the client; `None` without TLS.
+        tls_failed,
         /// Datagrams without a valid request; `None` for other services.
         ignored,
         /// Response datagrams that the kernel rejected.

@@ -103,6 +103,7 @@ pub struct Counters {
     pub refused: Counter,
     pub rejected: Counter,
     pub timed_out: Counter,
+    pub tls_failed: Counter,
     /// Connections that waited for the end of a stall.
     pub hung: Counter,
     /// CPU time in which a worker reported its state and chose eligible workers, in nanoseconds.
@@ -353,7 +354,8 @@ impl Workers {
             macro_rules! add {
                 ($($count:ident)*) => { $(*totals.$count.get_or_insert(0) += counters.$count.get();)* };
             }
-            add!(requests bytes_in bytes_out accepted refused rejected timed_out hung steering_ns ignored unsent crashed events);
+            add!(requests bytes_in bytes_out accepted refused rejected timed_out tls_failed hung steering_ns ignored unsent crashed
+                events);
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
             for (sum, counter) in sums.zip(figures) {

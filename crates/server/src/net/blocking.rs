@@ -11,6 +11,7 @@ use super::connection::{Connection, Next, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
 use crate::service::buffered::Buffered;
+use crate::service::erased::Erased;
 use crate::service::with_service;
 use crate::socket::{self, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -27,11 +28,7 @@ pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
 
 /// Like [`run_threads`], with a layer between sockets and service, as in welsh2001's threaded asynchronous sockets.
 pub fn run_threads_buffered(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| {
-        // Leak the service: threads may outlive this function by a moment.
-        let service: &'static _ = Box::leak(Box::new(service));
-        serve_by_threads(context, Buffered::new(service, context.service))
-    })
+    with_service!(context, |service| serve_by_threads(context, Erased::new(Buffered::new(service, context.service))))
 }
 
 fn serve_by_threads<S: Service + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {

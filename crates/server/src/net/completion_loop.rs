@@ -478,6 +478,7 @@ mod tests {
             service: &ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
             content: None,
             limits: Limits::default(),
+            tls: None,
             work: None,
             threads: None,
             cpus: &StageCpus::default(),

@@ -117,8 +117,8 @@ impl<C> Connection<C> {
     /// Passes received bytes to the service.
     #[inline]
     pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
-        counters.bytes_in.add(bytes.len() as u64);
         let requests = service.receive(&mut self.service, bytes);
+        self.count_received(bytes, service, counters);
         self.complete(requests, service, counters);
     }
 
@@ -131,14 +131,23 @@ impl<C> Connection<C> {
         service: &impl Service<Conn = C>,
         counters: &Counters,
     ) -> Next {
-        counters.bytes_in.add(bytes.len() as u64);
-        let Some(requests) = service.reject(&mut self.service, bytes) else {
+        let requests = service.reject(&mut self.service, bytes);
+        self.count_received(bytes, service, counters);
+        let Some(requests) = requests else {
             counters.rejected.add(1);
             socket::reset(io);
             return Next::End;
         };
         counters.rejected.add(requests);
         self.on_writable(io, service, counters)
+    }
+
+    #[inline]
+    fn count_received<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
+        counters.bytes_in.add(service.content_bytes(&mut self.service, bytes.len()) as u64);
+        if service.has_just_failed(&mut self.service) {
+            counters.tls_failed.add(1);
+        }
     }
 
     pub fn finish(&mut self) {
@@ -151,8 +160,8 @@ impl<C> Connection<C> {
 
     #[inline]
     pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
-        counters.bytes_out.add(count as u64);
         let requests = service.sent(&mut self.service, count);
+        counters.bytes_out.add(service.content_bytes(&mut self.service, count) as u64);
         self.complete(requests, service, counters);
     }
 

@@ -29,6 +29,8 @@ use std::sync::{Arc, OnceLock};
 use wire::ServiceSpec;
 use wire::http::Content;
 
+use rustls::ServerConfig;
+
 use crate::metrics::workers::Workers;
 use crate::platform;
 use crate::service::limits::Limits;
@@ -69,6 +71,8 @@ pub struct ServerContext<'a> {
     pub service: &'a ServiceSpec,
     pub content: Option<Arc<Content>>,
     pub limits: Limits,
+    /// TLS of all connections; `None` for plain text.
+    pub tls: Option<Arc<ServerConfig>>,
     pub work: Option<Work>,
     /// The numbers of threads or processes, as in `Architecture::threads`.
     pub threads: Option<Threads>,

@@ -21,6 +21,7 @@ use crate::metrics::workers::Syscall;
 use crate::platform;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
 use crate::service::buffered::Buffered;
+use crate::service::erased::Erased;
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE, is_readable};
 use crate::token::Token;
@@ -40,12 +41,11 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
-/// Like [`run`], with a layer between sockets and service. As in welsh2001, the layer calls the service through a vtable.
+/// Like [`run`], with a layer between sockets and service.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(
-        context,
-        &Buffered::new(&service, context.service)
-    ))
+    with_service!(context, |service| {
+        run_service::<M, _>(context, &Erased::new(Buffered::new(service, context.service)))
+    })
 }
 
 struct ReadyLoops<M>(PhantomData<M>);

@@ -169,6 +169,7 @@ impl Fixture {
             service: &self.service,
             content: None,
             limits: Limits::default(),
+            tls: None,
             work: None,
             threads: threads.map(|network| Threads { network, payload: None }),
             cpus: &self.cpus,

@@ -11,6 +11,23 @@ macro_rules! forward {
             self.$service.unsent(&$state)
         }
     };
+    (@content_bytes $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn content_bytes(&self, $conn: &mut Self::Conn, bytes: usize) -> usize {
+            self.$service.content_bytes(&mut $state, bytes)
+        }
+    };
+    (@work $service:tt, $conn:ident, $state:expr) => {
+        fn work(&self, $conn: &Self::Conn, requests: u64, works: &mut Option<bool>) {
+            self.$service.work(&$state, requests, works);
+        }
+    };
+    (@has_just_failed $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn has_just_failed(&self, $conn: &mut Self::Conn) -> bool {
+            self.$service.has_just_failed(&mut $state)
+        }
+    };
     (@check_interval $service:tt, $conn:ident, $state:expr) => {
         #[inline]
         fn check_interval(&self) -> Option<std::time::Duration> {

@@ -1,13 +1,34 @@
-//! Services with simulated work and time limits, and the content of `http`.
+//! Services with simulated work, time limits and TLS, and the content of `http`.
 
 pub(crate) mod buffered;
+pub(crate) mod erased;
 pub(crate) mod folder;
 mod forward;
+#[cfg_attr(target_os = "illumos", path = "no_identity.rs")]
+pub(crate) mod identity;
 pub(crate) mod limits;
+pub(crate) mod tls;
 pub mod work;
 
-/// Makes the service of a [`crate::net::ServerContext`] and evaluates `$body` with it. `$body` is compiled for each service.
+/// Makes the service of a [`crate::net::ServerContext`] and evaluates `$body` with it. `$body` is compiled for each service, and
+/// once for all services with TLS.
 macro_rules! with_service {
+    ($context:expr, |$service:ident| $body:expr) => {
+        match &$context.tls {
+            None => $crate::service::with_plain_service!($context, |$service| $body),
+            Some(tls) => {
+                use $crate::service::{erased::Erased, tls::WithTls};
+                let $service = $crate::service::with_plain_service!($context, |plain| {
+                    Erased::new(WithTls::new(plain, tls.clone()))
+                });
+                $body
+            }
+        }
+    };
+}
+
+/// Like [`with_service`], without TLS.
+macro_rules! with_plain_service {
     ($context:expr, |$service:ident| $body:expr) => {{
         use wire::ServiceSpec;
         use $crate::service::{limits::WithLimits, unix_time_s, work::WithWork};
@@ -50,7 +71,7 @@ use std::sync::Arc;
 use wire::ServiceSpec;
 use wire::http::Content;
 
-pub(crate) use with_service;
+pub(crate) use {with_plain_service, with_service};
 
 /// Reads the content of `http` into memory; `None` for other services. An error names the file that cannot be served.
 pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>> {

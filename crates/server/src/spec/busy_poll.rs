@@ -1,10 +1,11 @@
 //! Busy polling, as plain data: a thread that would wait polls the network interface itself.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::Address;
 
 /// Busy polling of a network interface's queues (NAPI).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct BusyPoll {
     /// The longest time that a waiting thread polls before it sleeps, in microseconds.
     pub time_us: u32,

@@ -120,7 +120,7 @@ impl Launch for FakeMachine {
         let (address, ports) = (([127, 0, 0, 1], 80).into(), None);
         server.answers.push_back(match self.fails(Fault::ServerReady) {
             true => ServerEvent::Failed { reason: "the port is in use".into() },
-            false => ServerEvent::Ready { address, ports, snapshot: server.snapshot() },
+            false => ServerEvent::Ready { address, ports, certificates: None, snapshot: server.snapshot() },
         });
         Ok(Box::new(server))
     }

@@ -25,7 +25,7 @@ use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Transaction};
 use crate::record::summary::{Facts, Trial, transaction_samples};
 use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
-use crate::report::{ChurnReport, HttpReport, LateSends, LoadReport, Sample};
+use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
 use session::{Churner, ClientResult, bytes_per_connection};
 
 /// Runs a load of short-lived connections. The one connection in `connected` has already verified the server.
@@ -99,7 +99,7 @@ fn report(
     let times = begun.iter().zip(&samples).map(|(begun, sample)| (send_delay_ns(begun), service_ns(sample)));
     let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
     let report = LoadReport {
-        http: report.http.map(|http| HttpReport { tls: Handshakes::report(handshakes), ..http }),
+        tls: Handshakes::report(handshakes),
         late: Some(late),
         receiver_busy_share: busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),

@@ -124,7 +124,6 @@ pub fn run<P: ClientProtocol>(
     report.http = config.http.as_ref().map(|_| HttpReport {
         statuses: Statuses::sum(all().map(|responses| &responses.statuses)),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
-        tls: None,
     });
     if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {
         (goodput.timeouts, goodput.retries) = (attempts.timeouts, attempts.retries);

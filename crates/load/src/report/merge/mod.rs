@@ -112,6 +112,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         closed: closed(accounts),
         churn: churn(accounts),
         http: http(accounts),
+        tls: tls(accounts),
         datagrams: datagrams(accounts),
         stream: stream(accounts),
         kernel: first.kernel.as_ref().map(|kernel| {
@@ -240,14 +241,16 @@ fn http(accounts: &[Account]) -> Option<HttpReport> {
     Some(HttpReport {
         statuses: HttpReport::sum(reports.iter().map(|it| &it.statuses)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
-        tls: reports.iter().find_map(|it| it.tls.as_ref()).map(|first| {
-            let all = || reports.iter().filter_map(|it| it.tls.as_ref());
-            TlsReport {
-                cipher: first.cipher.clone(),
-                full: measured(all().map(|it| &it.full), None),
-                resumed: measured(all().map(|it| &it.resumed), None),
-            }
-        }),
+    })
+}
+
+fn tls(accounts: &[Account]) -> Option<TlsReport> {
+    // The clients of one process may all have connected outside of the window.
+    let reports: Vec<&TlsReport> = accounts.iter().filter_map(|account| account.report.tls.as_ref()).collect();
+    Some(TlsReport {
+        cipher: reports.first()?.cipher.clone(),
+        full: measured(reports.iter().map(|it| &it.full), None),
+        resumed: measured(reports.iter().map(|it| &it.resumed), None),
     })
 }
 

@@ -71,6 +71,8 @@ pub struct Serve {
     pub address: Address,
     /// All ports of the service `udp`.
     pub ports: Option<Ports>,
+    /// The certificates of a server with TLS, in PEM format.
+    pub certificates: Option<String>,
 }
 
 impl Serve {
@@ -180,7 +182,8 @@ impl Serve {
         assert_eq!(ready["event"], "ready", "{architecture}: {line}");
         let address = ready["address"].as_str().unwrap().parse().unwrap();
         let ports = ready["ports"].as_str().map(|ports| ports.parse().unwrap());
-        Self { architecture, child, lines, address, ports }
+        let certificates = ready["certificates"].as_str().map(str::to_owned);
+        Self { architecture, child, lines, address, ports, certificates }
     }
 
     /// The address of a server that listens on TCP.
