@@ -8,6 +8,7 @@ mod hostile;
 mod load_report;
 mod overload;
 mod runs;
+mod threads;
 mod values;
 
 pub use advise::{advise_run, race_of, race_run};
@@ -19,4 +20,5 @@ pub use runs::{
     add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, interleaved_run, kawai2006_run, large_run,
     other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
 };
-pub use values::{Sessions, Threads, Values, record_of, run_of_values};
+pub use threads::Threads;
+pub use values::{Sessions, Values, record_of, run_of_values};

@@ -21,7 +21,7 @@ use stats::Histogram;
 use wire::ServiceSpec;
 
 use crate::load_report::load_report;
-use crate::values::Threads;
+use crate::threads::Threads;
 
 /// Returns latencies within 10 % of `around_ns`.
 fn around(around_ns: u64) -> Measured {
