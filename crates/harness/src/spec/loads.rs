@@ -68,7 +68,7 @@ impl Experiment {
                 paths.is_some_and(|it| it.len() > 1).then_some("there are several paths; use one")
             }
             Column::ResponseBytes => has_paths.then_some(
-                "the path of the requests is given, and only the servers' /bytes/N has N bytes; remove the path, or add --response",
+                "the path of the requests is given, and only the servers' /bytes/N has N bytes; use a URL without a path, and add --response",
             ),
         }
     }
