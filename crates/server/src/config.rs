@@ -16,6 +16,7 @@ use crate::{
 /// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a plan has one for each trial, and most are servers of muxbench")]
 pub enum ServerSpec {
     /// A server of muxbench.
     Ours(ServeConfig),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::numbers::Numbers;
 use super::process::{CLIENT_CPU, Server, muxbench};
 use super::spread::{Bound, Spread, rounds};
-use crate::command::Process;
+use crate::child::Process;
 
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]

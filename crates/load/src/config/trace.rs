@@ -62,7 +62,7 @@ pub struct Arrival {
 }
 
 /// The sizes of a recorded request and its response, as far as the file has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Sizes {
     /// The bytes of the request's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
