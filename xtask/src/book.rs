@@ -23,6 +23,9 @@ const ACCESSIBLE: [(&str, &str); 3] = [
     ("<pre><code class=\"", "<pre><code tabindex=\"0\" class=\""),
 ];
 
+/// A handler in mdBook's script that does nothing. Browsers deprecate its event, and Lighthouse counts that.
+const DEPRECATED: &str = "window.onunload = function() { };";
+
 /// Builds the book in `folder` and returns the folder of its pages. `muxbench` is the binary that prints the reference.
 ///
 /// # Errors
@@ -86,6 +89,12 @@ fn make_accessible(pages: &Path) -> anyhow::Result<()> {
             text = text.replace(before, after);
         }
         write(&path, &text)?;
+    }
+    for path in crate::files(pages, "js")? {
+        let text = fs::read_to_string(&path)?;
+        if text.contains(DEPRECATED) {
+            write(&path, &text.replace(DEPRECATED, ""))?;
+        }
     }
     Ok(())
 }

@@ -10,7 +10,7 @@
   let printing = false;
 
   // The size of a printed chart: two fit side by side on A4 and letter. Scripts cannot read the paper's width.
-  const PAPER = { width: 335, height: 200 };
+  const PAPER = { width: 335, height: 170 };
 
   // The margins of a chart, and the largest distance between adjacent marks of one name on the axis, in pixels.
   const MARGINS = { l: 66, r: 8, t: 8, b: 46 };
