@@ -79,7 +79,10 @@ fn json_of_every_command_matches_its_schema() {
         ("needs", "plan smoke --hosts --json"),
         #[cfg(target_os = "linux")]
         ("doctor", "doctor --json"),
-        ("calibration", "calibrate --hold 100us --law fixed --rounds 1 --connections 5 --rate 400 --measure 200ms --json"),
+        (
+            "calibration",
+            "calibrate --hold 100us --law fixed --rounds 1 --connections 5 --rate 400 --measure 200ms --json",
+        ),
     ] {
         write(name, "output", &printed(&runs, line));
     }
