@@ -13,14 +13,22 @@ import sys
 import jsonschema_rs
 
 
-def closed(schema):
-    """Forbids other fields in each object of a schema that lists its fields, unless it is combined with others."""
+def extended(schema):
+    """Yields the references of objects that have fields besides those of the referenced schema."""
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from extended(each)
+    if isinstance(schema, dict) and "$ref" in schema and "properties" in schema:
+        yield schema["$ref"]
+
+
+def closed(schema, opened, place="#"):
+    """Forbids other fields in each object that lists its fields, unless its place is `opened` or it is combined with others."""
     if isinstance(schema, list):
-        return [closed(each) for each in schema]
+        return [closed(each, opened) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {key: closed(value) for key, value in schema.items()}
-    is_combined = any(key in schema for key in ("$ref", "allOf", "anyOf", "oneOf"))
+    schema = {key: closed(value, opened, f"{place}/{key}") for key, value in schema.items()}
+    is_combined = place in opened or any(key in schema for key in ("$ref", "allOf", "anyOf", "oneOf"))
     if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not is_combined:
         schema.setdefault("additionalProperties", False)
     return schema
@@ -32,7 +40,7 @@ for path in sorted(folder.glob("*.schema.json")):
     name = path.name.removesuffix(".schema.json")
     schema = json.loads(path.read_text())
     jsonschema_rs.meta.validate(schema)
-    validator = jsonschema_rs.validator_for(closed(schema))
+    validator = jsonschema_rs.validator_for(closed(schema, set(extended(schema))))
     for output in sorted(folder.glob(f"{name}.*.json")):
         if output == path:
             continue

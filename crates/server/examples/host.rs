@@ -14,7 +14,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let mut client = TcpStream::connect(server.address().ip().ok_or("not an IP address")?)?;
     client.write_all(&[0; 16])?;
     client.read_exact(&mut [0; 100])?;
-    println!("{} sent {} bytes", architecture, server.moved().bytes_out);
+    println!("{architecture} answered at {}", server.address());
     server.stop()?;
     Ok(())
 }

@@ -16,10 +16,10 @@ pub struct RunExport<'a> {
     run: &'a RunHeader,
     /// Every finished trial.
     trials: &'a [TrialRecord],
-    /// Of a capacity run: the result of each search. Its trials have different rates, so they have no summary.
+    /// The result of each search of a capacity run, whose trials have different rates, so that they have no summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     capacity: Option<Capacities>,
-    /// Of an overload: the result of each server, in place of a summary.
+    /// The result of each server of an overload, in place of a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     overload: Option<Overloads>,
     /// The conclusion.
@@ -31,13 +31,13 @@ pub struct RunExport<'a> {
     /// The ranking of each workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<Summary>,
-    /// Of a sweep: the curve of each server.
+    /// The curve of each server of a sweep.
     #[serde(skip_serializing_if = "Option::is_none")]
     sweep: Option<Sweep>,
-    /// Of a race: its result.
+    /// The result of a race.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<AdviceReport>,
-    /// Of a gate: its result.
+    /// The result of a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     gate: Option<GateReport>,
     /// Damage to the stored run, one sentence each.
