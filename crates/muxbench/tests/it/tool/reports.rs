@@ -144,7 +144,7 @@ fn send_deviation_is_computed_from_stored_samples() {
         (
             &["report", "even", "--paper", "nonsense"],
             2,
-            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001]",
+            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001, hermes2025]",
         ),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
         (&["report", "even", "even", "--paper", "kawai2006"], 2, "show one run, but there are several"),
