@@ -20,12 +20,15 @@ use crate::spec::model::{ModelRow, PerConnection};
 
 pub const ROW: ModelRow = ModelRow {
     name: "may",
-    about: "a coroutine per connection on may, with a stack of 32 KiB, in one thread or with :N in N threads; system \
+    about: "a coroutine per connection on may, with a stack of 32 KiB (TLS: 256 KiB), in one thread or with :N in N threads; system \
             calls not counted",
     per_connection: PerConnection::Stack,
     needs: "two memory mappings per connection (vm.max_map_count)",
     ..ModelRow::RUNTIME
 };
+
+/// The stack of a coroutine with TLS, in words: 256 KiB, as that of a thread. A handshake needs more than may's 32 KiB.
+const TLS_STACK_WORDS: usize = (256 << 10) / size_of::<usize>();
 
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -71,6 +74,7 @@ where
 {
     let served: &'static Descriptors = Box::leak(Box::default());
     let admission = Admission::new(context, tasks)?;
+    let stack_words = if context.tls.is_some() { TLS_STACK_WORDS } else { may::config().get_stack_size() };
     context.notify_started();
     let ended = loop {
         match next() {
@@ -79,9 +83,11 @@ where
                 // SAFETY: the stream keeps the descriptor open.
                 if let Some(open) = admission.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
                     lock(served).insert(descriptor);
+                    let coroutine = coroutine::Builder::new().stack_size(stack_words);
                     // SAFETY: no reference to thread-local storage is held across a wait, and the frames fit the coroutine's
                     // stack.
-                    unsafe { coroutine::spawn(move || serve(open, stream, served)) };
+                    let spawned = unsafe { coroutine.spawn(move || serve(open, stream, served)) };
+                    drop(spawned.expect("may allocates coroutines or panics"));
                 }
             }
             Err(error) => match admission.after(error) {
