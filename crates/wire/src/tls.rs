@@ -53,6 +53,8 @@ pub struct Records<C> {
     connection: C,
     /// The received part of an incomplete record.
     incoming: Vec<u8>,
+    /// The error that ended the connection. rustls must not see its records again.
+    failure: Option<Error>,
     /// Records that the owner must send, in this order.
     pub outgoing: Vec<u8>,
 }
@@ -60,7 +62,7 @@ pub struct Records<C> {
 impl<C: Side> Records<C> {
     /// Starts with a new connection.
     pub fn new(connection: C) -> Self {
-        Self { connection, incoming: Vec::new(), outgoing: Vec::new() }
+        Self { connection, incoming: Vec::new(), failure: None, outgoing: Vec::new() }
     }
 
     /// The connection, for its properties.
@@ -76,8 +78,12 @@ impl<C: Side> Records<C> {
     /// Passes the content of complete records to `content`, and appends the answers of TLS to `outgoing`. After an error, they end
     /// with an alert.
     pub fn process(&mut self, mut content: impl FnMut(&[u8])) -> Result<Progress, Error> {
-        let (mut at, mut failure) = (0, None);
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let mut at = 0;
         let progress = loop {
+            let has_failed = self.failure.is_some();
             let UnbufferedStatus { mut discard, state } = self.connection.next_state(&mut self.incoming[at..]);
             let progress = match state {
                 Ok(ConnectionState::ReadTraffic(mut records)) => {
@@ -102,8 +108,8 @@ impl<C: Side> Records<C> {
                     None
                 }
                 // The alert follows.
-                Err(error) if failure.is_none() => {
-                    failure = Some(error);
+                Err(error) if !has_failed => {
+                    self.failure = Some(error);
                     None
                 }
                 Ok(ConnectionState::BlockedHandshake) => Some(Progress::Handshaking),
@@ -111,17 +117,20 @@ impl<C: Side> Records<C> {
                 Ok(_) | Err(_) => Some(Progress::Open),
             };
             at += discard;
-            if let Some(progress) = progress {
+            if let Some(progress) = progress.or(has_failed.then_some(Progress::Open)) {
                 break progress;
             }
         };
         self.incoming.drain(..at);
-        failure.map_or(Ok(progress), Err)
+        self.failure.clone().map_or(Ok(progress), Err)
     }
 
     /// Appends records with this content to `outgoing`. Returns whether the connection can send content.
     pub fn encrypt(&mut self, content: &[u8]) -> bool {
-        // `incoming` has no complete record, so only a failed connection has another state.
+        if self.failure.is_some() {
+            return false;
+        }
+        // `incoming` has no complete record.
         let UnbufferedStatus { state, .. } = self.connection.next_state(&mut self.incoming);
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return false };
         let room = content.len() + (content.len() / RECORD_BYTES + 1) * RECORD_OVERHEAD_BYTES;
@@ -130,6 +139,9 @@ impl<C: Side> Records<C> {
 
     /// Appends the announcement of the end to `outgoing`, unless the connection has failed or is not open yet.
     pub fn close(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
         let UnbufferedStatus { state, .. } = self.connection.next_state(&mut self.incoming);
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
             append(&mut self.outgoing, RECORD_OVERHEAD_BYTES, |room| traffic.queue_close_notify(room));

@@ -84,7 +84,9 @@ fn each_service_with_connections_has_tls() {
 }
 
 fn error_of(args: &[&str]) -> String {
-    let output = muxbench().args(args).stdout(Stdio::null()).output().unwrap();
+    // `load` stores its run in the current folder.
+    let folder = tempfile::tempdir().unwrap();
+    let output = muxbench().args(args).current_dir(folder.path()).stdout(Stdio::null()).output().unwrap();
     assert!(!output.status.success(), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
 }

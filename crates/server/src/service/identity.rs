@@ -18,6 +18,9 @@ use crate::spec::tls::{CertificateFiles, SERVER_NAME, Tls};
 /// The names in a certificate that the server makes, besides the address that it listens on.
 const NAMES: [&str; 3] = [SERVER_NAME, "127.0.0.1", "::1"];
 
+/// The longest session in a ticket. Sessions without certificates of clients have some hundred bytes.
+const TICKET_BYTES_MAX: usize = 4096;
+
 /// The TLS of a server.
 pub(crate) struct Identity {
     /// The configuration that all connections share, with the key that encrypts tickets. Threads and children resume each other's
@@ -59,6 +62,8 @@ fn configure(certificates: &str, key: &str) -> Result<ServerConfig, Box<dyn Erro
     let mut config = builder.with_single_cert(chain, key)?;
     // Tickets without state on the server: a connection may resume in another process.
     config.ticketer = ring::Ticketer::new()?;
+    // The ticketer accepts no ticket that is longer than those it has made, and a child begins with the tickets made before its fork.
+    config.ticketer.encrypt(&[0; TICKET_BYTES_MAX]).ok_or("no random numbers for tickets")?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // Later connections cannot fail.
     UnbufferedServerConnection::new(Arc::new(config.clone()))?;

@@ -124,8 +124,7 @@ impl Serve {
     pub fn start_udp(architecture: Architecture, ports: u32, flags: &[&str]) -> Self {
         let ports = ports.to_string();
         let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
-        let accept: &[&str] = if architecture.model.has_network_threads() { &["--accept", "reuseport"] } else { &[] };
-        Self::launch(architecture, &[&sizes, accept, flags].concat(), None)
+        Self::launch(architecture, &[&sizes, accept_datagrams(architecture), flags].concat(), None)
     }
 
     /// Starts a server of the service `stream` with more flags.
@@ -162,7 +161,8 @@ impl Serve {
         };
         let mut all = vec![format!("--service={name}")];
         all.extend(sizes.into_iter().map(|(flag, value)| format!("--{flag}={value}")));
-        let all: Vec<&str> = all.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let accept = if service.ports().is_some() { accept_datagrams(architecture) } else { &[] };
+        let all: Vec<&str> = all.iter().map(String::as_str).chain(accept.iter().chain(flags).copied()).collect();
         Self::launch(architecture, &all, None)
     }
 
@@ -273,6 +273,11 @@ impl Serve {
         let last: Value = serde_json::from_str(rest.lines().last().unwrap_or("null")).unwrap();
         (status, last["snapshot"].clone())
     }
+}
+
+/// The flags by which network threads serve datagrams.
+fn accept_datagrams(architecture: Architecture) -> &'static [&'static str] {
+    if architecture.model.has_network_threads() { &["--accept", "reuseport"] } else { &[] }
 }
 
 impl Drop for Serve {

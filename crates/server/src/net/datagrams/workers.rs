@@ -6,6 +6,7 @@ use std::thread;
 
 use crate::metrics::workers::Counters;
 use crate::net::payload::Ended;
+use crate::net::queue::Mailbox;
 use crate::net::staged::ThreadGroup;
 use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::platform::{pin, thread_id};
@@ -39,15 +40,20 @@ pub(super) fn run(context: &ServerContext<'_>, serve: impl Fn(Worker<'_>) -> io:
         return serve(worker);
     }
     let (group, serve) = (&ThreadGroup::new(context), &serve);
+    // Each thread has a stop descriptor of its own: `rt-signal` sends the signals of a descriptor to one thread.
+    let stops = (0..threads).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
         // Even if a thread could not be created, the existing threads must end.
-        let _end = OnDrop(|| context.end_early());
+        let _end = OnDrop(|| {
+            context.end_early();
+            stops.iter().for_each(|stop| stop.send((), &Counters::default()));
+        });
         let mut cursor = 0;
-        for (number, sockets) in sockets.chunks(ports).enumerate() {
+        for (number, (sockets, stop)) in sockets.chunks(ports).zip(&stops).enumerate() {
             group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
                 counters.begin_network_thread(thread_id());
                 counters.assigned.add(ports as u64);
-                serve(Worker { sockets, counters, ..worker }).map(|()| Ended::Stopped)
+                serve(Worker { sockets, stop: stop.descriptor(), counters, ..worker }).map(|()| Ended::Stopped)
             })?;
         }
         // Pin this thread last: new threads would inherit its CPUs.
