@@ -179,6 +179,7 @@ fn unsafe_code_is_only_in_listed_files() {
         "crates/harness/src/process/stop.rs",
         "crates/muxbench/tests/it/accept.rs",
         "crates/muxbench/tests/it/common/mod.rs",
+        "crates/muxbench/tests/it/udp.rs",
         "crates/server/src/socket/destination.rs",
         "crates/server/src/socket/steering/bpf.rs",
         "crates/server/src/socket/steering/state.rs",

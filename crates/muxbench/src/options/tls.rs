@@ -15,7 +15,7 @@ pub struct TlsArgs {
     /// With --requests-per-connection 1, each request has a handshake
     #[arg(long)]
     pub tls: bool,
-    /// Trusted certificates of targets and commands [default: this host's]
+    /// Trusted certificates [default: this host's]
     ///
     /// A file in PEM format; implies --tls
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]

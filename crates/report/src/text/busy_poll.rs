@@ -41,7 +41,7 @@ mod tests {
     use crate::text::cost;
 
     #[test]
-    fn price_of_busy_polling_is_its_cpu_time_for_each_saved_microsecond() {
+    fn price_of_busy_polling_is_cpu_time_for_each_saved_us() {
         let mut run = testkit::run();
         assert!(!cost::render(&Summary::of(&run), 160.into()).contains("of the p99"));
         let poll = BusyPoll { time_us: 50, budget: BusyPoll::BUDGET, is_preferred: false, suspend_ns: None };

@@ -6,7 +6,7 @@ use std::{io, mem, ptr, slice};
 use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
-use super::{DATAGRAM_BYTES_MAX, Taken};
+use super::message::{DATAGRAM_BYTES_MAX, Taken, sent, take};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::service::work::WithWork;
 use crate::socket::destination::{CONTROL_BYTES, Control, NAME_BYTES};
@@ -137,7 +137,7 @@ impl BatchIo {
         let mut start = 0;
         loop {
             let end = (start + each).min(length);
-            if let Some(id) = super::take(service, &bytes[start.min(stored)..end.min(stored)], end - start, counters) {
+            if let Some(id) = take(service, &bytes[start.min(stored)..end.min(stored)], end - start, counters) {
                 self.ids.push(id);
                 self.add_response(at, &controls);
             }
@@ -206,7 +206,7 @@ impl BatchIo {
             });
             match sent {
                 Ok(count) if count > 0 => {
-                    left[..count].iter().for_each(|it| super::sent(Ok(it.msg_len as usize), counters));
+                    left[..count].iter().for_each(|it| sent(Ok(it.msg_len as usize), counters));
                     done += count;
                 }
                 // The first message failed. The next call tries the others.

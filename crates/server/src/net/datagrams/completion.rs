@@ -8,7 +8,7 @@ use std::{mem, ptr};
 use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
-use super::DATAGRAM_BYTES_MAX;
+use super::message::{DATAGRAM_BYTES_MAX, sent, take};
 use super::workers::{self, Worker};
 use crate::completion::{CompletionEvent, Datagrams, Done, Envelope, Received};
 use crate::net::ServerContext;
@@ -113,7 +113,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
             self.mechanism.give_back(received);
             return Ok(());
         };
-        let id = super::take(self.service, datagram.bytes, datagram.length, self.worker.counters);
+        let id = take(self.service, datagram.bytes, datagram.length, self.worker.counters);
         let (Some(id), Some(number)) = (id, self.free.last().copied()) else {
             self.mechanism.give_back(received);
             return Ok(());
@@ -143,7 +143,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     }
 
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
-        super::sent(result, self.worker.counters);
+        sent(result, self.worker.counters);
         self.free.push(number);
         // Serve until no reply is free: a datagram that is not a request causes no send, which would continue from here.
         while !self.free.is_empty()

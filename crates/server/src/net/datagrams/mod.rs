@@ -5,6 +5,7 @@ mod batch;
 pub(super) mod blocking;
 #[cfg(target_os = "linux")]
 pub(super) mod completion;
+mod message;
 mod workers;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
 
+use self::message::{DATAGRAM_BYTES_MAX, Taken, sent, take};
 use self::workers::Worker;
 use super::ServerContext;
 use crate::metrics::workers::{Counters, Syscall};
@@ -30,7 +32,6 @@ use crate::token::Token;
 #[cfg(target_os = "linux")]
 use batch::BatchIo;
 
-const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// The number of datagrams to read from a port before the other ports have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
@@ -41,42 +42,11 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     Ok(WithWork::new(Udp::new(request_bytes, response_bytes), context.work, context.stopping.clone()))
 }
 
-/// Counts a datagram of `bytes` bytes. For a request, does the simulated work and returns the id.
-#[inline]
-fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
-    counters.bytes_in.add(bytes as u64);
-    let id = service.request_id(datagram, bytes);
-    let counter = if id.is_some() { &counters.requests } else { &counters.ignored };
-    counter.add(1);
-    id
-}
-
-/// Counts a response, which was sent whole or not at all.
-#[inline]
-fn sent(result: Result<usize, Errno>, counters: &Counters) {
-    match result {
-        Ok(count) => counters.bytes_out.add(count as u64),
-        Err(_) => counters.unsent.add(1),
-    }
-}
-
 /// Receives datagrams and answers requests: one with each system call, or in batches.
 enum DatagramIo {
     Single(SingleIo),
     #[cfg(target_os = "linux")]
     Batch(BatchIo),
-}
-
-/// The result of a receive.
-#[derive(Debug)]
-struct Taken {
-    datagrams: u32,
-    /// Whether the socket was empty at the end.
-    is_last: bool,
-}
-
-impl Taken {
-    const NOTHING: Self = Self { datagrams: 0, is_last: true };
 }
 
 impl DatagramIo {
