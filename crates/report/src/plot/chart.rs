@@ -304,7 +304,7 @@ pub fn nines(share: f64) -> f64 {
 pub(crate) const FACTOR_MIN: f64 = 2.0;
 
 /// Returns whether a value is higher than another by more than their noise: their intervals do not overlap, or without
-/// intervals it is [`FACTOR_MIN`] times as high.
+/// intervals it is `FACTOR_MIN` times as high.
 pub fn is_beyond_noise(low: &Point, high: &Point) -> bool {
     match (low.spread.as_slice(), high.spread.as_slice()) {
         ([_, low_end], [high_end, _]) => low_end < high_end,

@@ -6,7 +6,7 @@ use std::{io, mem, ptr, slice};
 use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
-use super::message::{DATAGRAM_BYTES_MAX, Taken, sent, take};
+use super::message::{self, DATAGRAM_BYTES_MAX, Taken, take};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::service::work::WithWork;
 use crate::socket::destination::{CONTROL_BYTES, Control, NAME_BYTES};
@@ -206,7 +206,7 @@ impl BatchIo {
             });
             match sent {
                 Ok(count) if count > 0 => {
-                    left[..count].iter().for_each(|it| sent(Ok(it.msg_len as usize), counters));
+                    left[..count].iter().for_each(|it| message::sent(Ok(it.msg_len as usize), counters));
                     done += count;
                 }
                 // The first message failed. The next call tries the others.
