@@ -30,7 +30,8 @@ pub fn draw(picture: &Picture, muxbench: &Path) -> anyhow::Result<()> {
     let run = picture.run.canonicalize().with_context(|| picture.run.display().to_string())?;
     let header = fs::read_to_string(run.join("run.json")).context("RUN is the folder of a run")?;
     let header: serde_json::Value = serde_json::from_str(&header).context("run.json")?;
-    let mut words: Vec<&str> = header["command"].as_array().into_iter().flatten().filter_map(|it| it.as_str()).collect();
+    let mut words: Vec<&str> =
+        header["command"].as_array().into_iter().flatten().filter_map(|it| it.as_str()).collect();
     if let Some(program) = words.first_mut() {
         // Readers have the program in another folder.
         *program = "muxbench";
