@@ -29,7 +29,7 @@ use crate::readiness::{epoll, io_uring_epoll, io_uring_poll, rt_signal};
 use crate::runtimes;
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "without features there are no runtimes")]
-use crate::service::with_service;
+use crate::service::service;
 use crate::spec::mechanism::{BusyPolls, Family, Spins};
 use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, Stages, THREADS_MAX, ThreadSpec};
 
@@ -92,7 +92,7 @@ macro_rules! models {
             },)*
             $($(#[$feature])* Model {
                 row: runtimes::$runtime::ROW,
-                run: |context, _| with_service!(context, |service| runtimes::$runtime::run(context, service)),
+                run: |context, _| runtimes::$runtime::run(context, service(context)?),
             },)*
         ];
     };

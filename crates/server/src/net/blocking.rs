@@ -5,14 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use wire::Service;
-
-use super::connection::{Connection, Next, ReadBuffer};
+use super::connection::{Connect, Next, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
-use crate::service::buffered::Buffered;
-use crate::service::erased::Erased;
-use crate::service::with_service;
+use crate::service::{buffered_service, service};
 use crate::socket::{self, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
@@ -23,15 +19,15 @@ pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_threads(context);
     }
-    with_service!(context, |service| serve_by_threads(context, service))
+    serve_by_threads(context, service(context)?)
 }
 
 /// Like [`run_threads`], with a layer between sockets and service, as in welsh2001's threaded asynchronous sockets.
 pub fn run_threads_buffered(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| serve_by_threads(context, Erased::new(Buffered::new(service, context.service))))
+    serve_by_threads(context, buffered_service(context)?)
 }
 
-fn serve_by_threads<S: Service + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+fn serve_by_threads(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let outcome = accept_loop(context, service, |service, slot, connection, _| {
         spawn_thread(context.read_budget, service, slot, connection)
     });
@@ -44,20 +40,20 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
         return datagrams::blocking::run_processes(context);
     }
     children::with_reaper(context.workers, children::end_lost, |reaper| {
-        with_service!(context, |service| accept_loop(context, service, |service, slot, connection, buffer| {
+        accept_loop(context, service(context)?, |service, slot, connection, buffer| {
             spawn_process(context, service, slot, connection, buffer).inspect(|()| reaper.unpark())
-        }))
+        })
     })
 }
 
 /// Accepts until the listener is shut down. `spawn` creates a connection's thread or process, or else returns the connection.
-fn accept_loop<S: Service + Sync + 'static>(
+fn accept_loop(
     context: &ServerContext<'_>,
-    service: S,
-    spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
+    service: Box<dyn Connect>,
+    spawn: impl Fn(&'static dyn Connect, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
 ) -> io::Result<()> {
     // Leak the service: threads may outlive this function by a moment.
-    let service: &'static S = Box::leak(Box::new(service));
+    let service: &'static dyn Connect = Box::leak(service);
     let counters = context.workers.accept();
     let acceptor = Acceptor::new(context.listener, false, counters)?;
     let mut buffer = ReadBuffer::new(context.read_budget);
@@ -72,17 +68,17 @@ fn accept_loop<S: Service + Sync + 'static>(
     })
 }
 
-pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
-    let mut connection = Connection::default();
+pub(super) fn serve(service: &dyn Connect, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
+    let mut connection = service.connect();
     if let Some(tick) = service.check_interval() {
         socket::set_io_timeout(io, tick);
     }
     let mut next = Next::Read;
-    while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
+    while next != Next::End && !connection.is_overdue(io.as_fd(), counters) {
         next = match next {
             // A write without progress returns after a tick, so that the limits are checked before it continues.
-            Next::Write => connection.on_writable(io.as_fd(), service, counters),
-            _ => connection.on_readable(io.as_fd(), service, buffer, counters),
+            Next::Write => connection.on_writable(io.as_fd(), counters),
+            _ => connection.on_readable(io.as_fd(), buffer, counters),
         };
     }
 }
@@ -114,9 +110,9 @@ impl Drop for ServedConnection<'_> {
     }
 }
 
-fn spawn_thread<S: Service + Sync>(
+fn spawn_thread(
     budget: ReadBudget,
-    service: &'static S,
+    service: &'static dyn Connect,
     slot: &'static Slot,
     connection: OwnedFd,
 ) -> Result<(), OwnedFd> {
@@ -140,9 +136,9 @@ fn spawn_thread<S: Service + Sync>(
     }
 }
 
-fn spawn_process<S: Service>(
+fn spawn_process(
     context: &ServerContext<'_>,
-    service: &'static S,
+    service: &'static dyn Connect,
     slot: &'static Slot,
     connection: OwnedFd,
     buffer: &mut ReadBuffer,
@@ -188,7 +184,7 @@ mod tests {
     #[test]
     fn panicking_thread_frees_its_slot() {
         let fixture = Fixture::new();
-        let server = fixture.start("mt", None, |context| serve_by_threads(context, panicking_service()));
+        let server = fixture.start("mt", None, |context| serve_by_threads(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
         wait_until("every slot is free", || fixture.workers.taken().next().is_none());
     }

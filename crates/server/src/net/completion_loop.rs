@@ -9,7 +9,6 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use wire::Service;
 
 use super::connection::{Connection, Next};
 use super::datagrams;
@@ -22,7 +21,7 @@ use super::{ACCEPTS, ServerContext};
 use crate::completion::{Completion, CompletionEvent, Datagrams, Done, Received};
 use crate::metrics::workers::Syscall;
 use crate::platform;
-use crate::service::with_service;
+use crate::service::service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::token::Token;
 
@@ -31,14 +30,7 @@ pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::completion::run::<M>(context);
     }
-    with_service!(context, |service| run_service::<M, _>(context, &service))
-}
-
-pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
-    context: &ServerContext<'_>,
-    service: &S,
-) -> io::Result<()> {
-    staged::run::<CompletionLoops<M>, _>(context, service)
+    staged::run::<CompletionLoops<M>>(context, &*service(context)?)
 }
 
 struct CompletionLoops<M>(PhantomData<M>);
@@ -46,33 +38,33 @@ struct CompletionLoops<M>(PhantomData<M>);
 impl<M: Completion> NetworkLoop for CompletionLoops<M> {
     const NONBLOCKING: bool = false;
 
-    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()> {
-        CompletionLoop::<M, _>::new(network)?.run()
+    fn inline(network: NetworkContext<'_>) -> io::Result<()> {
+        CompletionLoop::<M>::new(network)?.run()
     }
 
-    fn hand_off<'a, S: Service>(_: NetworkContext<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+    fn hand_off<'a>(_: NetworkContext<'a>, _: HandOff<'_, 'a>) -> io::Result<()> {
         // `Architecture` rejects this combination with the reason.
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-struct CompletionLoop<'a, M, S: Service> {
+struct CompletionLoop<'a, M> {
     // Dropped first: the kernel may be reading from the fields below.
     mechanism: M,
-    connections: ConnectionTable<Serving<S::Conn>>,
+    connections: ConnectionTable<Serving<'a>>,
     acceptor: Option<Acceptor<'a>>,
     /// Connections that are not yet admitted, oldest first, each with whether the accept thread has already counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
     messages: Vec<Message>,
     /// Present if receives may miss the end of a stream. The loop watches its clock while there are connections.
     idle_sweep: Option<IdleSweep>,
-    network: NetworkContext<'a, S>,
+    network: NetworkContext<'a>,
 }
 
 /// A connection and its pending operations. Its slot is freed only when none is pending.
-struct Serving<C> {
+struct Serving<'a> {
     io: OwnedFd,
-    connection: Connection<C>,
+    connection: Box<dyn Connection + 'a>,
     receiving: bool,
     cancelled: bool,
     sending: bool,
@@ -81,8 +73,8 @@ struct Serving<C> {
     was_active: bool,
 }
 
-impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
-    fn new(network: NetworkContext<'a, S>) -> io::Result<Self> {
+impl<'a, M: Completion> CompletionLoop<'a, M> {
+    fn new(network: NetworkContext<'a>) -> io::Result<Self> {
         let ServerContext { connections_max, read_budget, busy_poll, .. } = *network.context;
         Ok(Self {
             mechanism: M::polling(connections_max, read_budget.bytes(), network.counters, busy_poll)?,
@@ -199,12 +191,12 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     }
 
     fn end_overdue(&mut self) -> io::Result<()> {
-        let NetworkContext { service, counters, .. } = self.network;
+        let counters = self.network.counters;
         // Count the tick thread's wake-up here: that thread has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, serving)) = self.connections.tenant_of(slot) else { continue };
-            if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), service, counters) {
+            if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), counters) {
                 serving.failed = true;
                 if serving.sending {
                     // Abort a zero-copy send, which otherwise lasts until the client has received it or the kernel gives up.
@@ -221,7 +213,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let Some(idle_sweep) = &mut self.idle_sweep else { return Ok(()) };
         let slots = idle_sweep.next_slots(self.connections.slots())?;
         idle_sweep.is_watched = false;
-        let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.was_active;
+        let is_silent = |serving: &Serving<'_>| serving.receiving && !serving.cancelled && !serving.was_active;
         let silent = self.connections.tenants(slots.clone()).filter(|(_, serving)| is_silent(serving));
         let (tokens, mut polled): (Vec<Token>, Vec<PollFd<'_>>) =
             silent.map(|(token, serving)| (token, PollFd::new(&serving.io, PollFlags::IN))).unzip();
@@ -264,7 +256,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             return Ok(false);
         };
         self.mechanism.open(io.as_raw_fd(), token)?;
-        let connection = Connection::default();
+        let connection = self.network.service.connect();
         let (receiving, cancelled, sending, failed, was_active) = (false, false, false, false, true);
         let serving = Serving { io, connection, receiving, cancelled, sending, failed, was_active };
         self.connections.fill(token, serving);
@@ -285,7 +277,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             Ok(0) => serving.connection.finish(),
             Ok(_) => {
                 for part in self.mechanism.parts(&received) {
-                    serving.connection.receive(part, self.network.service, self.network.counters);
+                    serving.connection.receive(part, self.network.counters);
                 }
             }
             // The buffers ran out, or the receive was cancelled. `advance` requests it again.
@@ -301,7 +293,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
         match result {
-            Ok(count) => serving.connection.sent(count, self.network.service, self.network.counters),
+            Ok(count) => serving.connection.sent(count, self.network.counters),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
@@ -312,10 +304,10 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// and responses are still unsent, cancels a multishot receive; a later call requests it again once all responses are sent.
     #[inline]
     fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
-        let NetworkContext { service, counters, .. } = self.network;
+        let counters = self.network.counters;
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
-        let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd(), service) };
+        let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd()) };
         match next {
             Next::Read => {
                 if !serving.receiving {
@@ -330,9 +322,9 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 }
                 if !serving.sending {
                     serving.sending = true;
-                    let unsent = serving.connection.unsent(service);
-                    // SAFETY: `unsent` promises stable bytes. Neither service nor slot moves while the loop runs, a slot is
-                    // freed only after its send, and the mechanism is dropped before both.
+                    let unsent = serving.connection.unsent();
+                    // SAFETY: `unsent` promises stable bytes. A slot is freed only after its send, and the mechanism is dropped before
+                    // all slots.
                     unsafe { self.mechanism.send(io, token, unsent)? };
                 }
             }
@@ -374,8 +366,8 @@ mod tests {
     use crate::spec::read_budget::ReadBudget;
 
     #[test]
-    fn connection_costs_at_most_48_bytes() {
-        const { assert!(ConnectionTable::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
+    fn slot_of_a_connection_takes_at_most_40_bytes() {
+        const { assert!(ConnectionTable::<Serving<'_>>::SLOT_BYTES <= 40) };
     }
 
     /// A one-time operation.
@@ -492,7 +484,7 @@ mod tests {
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {
-            let server = scope.spawn(|| staged::run::<CompletionLoops<Deaf>, _>(&context, &Fixed::new(1, 1)));
+            let server = scope.spawn(|| staged::run::<CompletionLoops<Deaf>>(&context, &Fixed::new(1, 1)));
             let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             client.shutdown(Shutdown::Write).unwrap();

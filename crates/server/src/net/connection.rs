@@ -1,7 +1,11 @@
 //! The work on one connection, shared by every architecture. If the kernel does the I/O, this code only interprets bytes.
+//!
+//! Loops and runtimes know neither service nor protocol: a vtable leads to [`Connection`]. So they are compiled once for all
+//! services, and an event costs one indirect call, whose callees are inlined.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -11,9 +15,69 @@ use crate::metrics::workers::{Counters, Syscall};
 use crate::socket;
 use crate::spec::read_budget::ReadBudget;
 
-#[derive(Debug, Default)]
-pub struct Connection<C> {
-    service: C,
+/// Makes the connections of a service.
+pub trait Connect: Send + Sync {
+    /// Makes the state of a new connection.
+    fn connect(&self) -> Box<dyn Connection + '_>;
+
+    /// Returns [`Service::check_interval`].
+    fn check_interval(&self) -> Option<Duration>;
+
+    /// Returns [`Service::checks_max`].
+    fn checks_max(&self) -> u32;
+}
+
+impl<S: Service<Conn: Send> + Send + Sync> Connect for S {
+    fn connect(&self) -> Box<dyn Connection + '_> {
+        Box::new(Served::new(self))
+    }
+
+    fn check_interval(&self) -> Option<Duration> {
+        Service::check_interval(self)
+    }
+
+    fn checks_max(&self) -> u32 {
+        Service::checks_max(self)
+    }
+}
+
+/// The state of one connection. Only one thread uses it at a time.
+pub trait Connection: Send {
+    /// Reads once and answers the completed requests. On a blocking socket it waits for bytes and writes the whole response.
+    fn on_readable(&mut self, io: BorrowedFd<'_>, buffer: &mut ReadBuffer, counters: &Counters) -> Next;
+
+    /// Writes until everything is sent or the socket is full.
+    fn on_writable(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Next;
+
+    /// Handles the bytes of a read; an empty read ends the stream. Returns [`Next::Write`] if there is something to send.
+    fn on_read(&mut self, bytes: &[u8], io: BorrowedFd<'_>, counters: &Counters) -> Next;
+
+    /// Passes received bytes to the service.
+    fn receive(&mut self, bytes: &[u8], counters: &Counters);
+
+    /// Answers the requests in received bytes with errors and sends these. Resets the connection if the protocol has no such
+    /// response.
+    fn reject(&mut self, bytes: &[u8], io: BorrowedFd<'_>, counters: &Counters) -> Next;
+
+    /// Notes that the peer has finished sending.
+    fn finish(&mut self);
+
+    /// Returns the next bytes to send. They neither move nor change until [`Connection::sent`] or the end of the connection.
+    fn unsent(&self) -> &[u8];
+
+    /// Marks `count` bytes as sent.
+    fn sent(&mut self, count: usize, counters: &Counters);
+
+    /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts this side down.
+    fn next(&mut self, io: BorrowedFd<'_>) -> Next;
+
+    /// Returns whether the connection must end because the peer exceeded a limit. The close then discards unsent bytes.
+    fn is_overdue(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> bool;
+}
+
+struct Served<'s, S: Service> {
+    service: &'s S,
+    conn: S::Conn,
     /// The peer has finished sending; pending requests are still answered.
     finished: bool,
     /// This side is shut down, and later input is discarded.
@@ -61,19 +125,34 @@ impl ReadBuffer {
     }
 }
 
-impl<C> Connection<C> {
-    /// Reads once and answers the completed requests. On a blocking socket it waits for bytes and writes the whole response.
+impl<'s, S: Service> Served<'s, S> {
+    fn new(service: &'s S) -> Self {
+        Self { service, conn: S::Conn::default(), finished: false, lingers: false, works: None }
+    }
+
     #[inline]
-    pub fn on_readable(
-        &mut self,
-        io: BorrowedFd<'_>,
-        service: &impl Service<Conn = C>,
-        buffer: &mut ReadBuffer,
-        counters: &Counters,
-    ) -> Next {
+    fn count_received(&mut self, bytes: &[u8], counters: &Counters) {
+        counters.bytes_in.add(self.service.content_bytes(&mut self.conn, bytes.len()) as u64);
+        if self.service.has_just_failed(&mut self.conn) {
+            counters.tls_failed.add(1);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, requests: u64, counters: &Counters) {
+        if requests > 0 {
+            self.service.work(&self.conn, requests, &mut self.works);
+            counters.requests.add(requests);
+        }
+    }
+}
+
+impl<S: Service<Conn: Send> + Sync> Connection for Served<'_, S> {
+    #[inline]
+    fn on_readable(&mut self, io: BorrowedFd<'_>, buffer: &mut ReadBuffer, counters: &Counters) -> Next {
         match buffer.read(io, counters) {
-            Ok(bytes) => match self.on_read(bytes, io, service, counters) {
-                Next::Write => self.on_writable(io, service, counters),
+            Ok(bytes) => match self.on_read(bytes, io, counters) {
+                Next::Write => self.on_writable(io, counters),
                 next => next,
             },
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
@@ -82,17 +161,16 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Writes until everything is sent or the socket is full.
     #[inline]
-    pub fn on_writable(&mut self, io: BorrowedFd<'_>, service: &impl Service<Conn = C>, counters: &Counters) -> Next {
+    fn on_writable(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Next {
         loop {
-            let unsent = self.unsent(service);
+            let unsent = self.unsent();
             if unsent.is_empty() {
-                return self.next(io, service);
+                return self.next(io);
             }
             counters.syscall(Syscall::Write);
             match rustix::io::write(io, unsent) {
-                Ok(count) => self.sent(count, service, counters),
+                Ok(count) => self.sent(count, counters),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Write,
                 Err(_) => return Next::End,
@@ -100,85 +178,57 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Handles the bytes of a read; an empty read ends the stream. Returns [`Next::Write`] if there is something to send.
     #[inline]
-    pub fn on_read<S>(&mut self, bytes: &[u8], io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
-    where
-        S: Service<Conn = C>,
-    {
+    fn on_read(&mut self, bytes: &[u8], io: BorrowedFd<'_>, counters: &Counters) -> Next {
         if bytes.is_empty() {
             self.finish();
         } else {
-            self.receive(bytes, service, counters);
+            self.receive(bytes, counters);
         }
-        self.next(io, service)
+        self.next(io)
     }
 
-    /// Passes received bytes to the service.
     #[inline]
-    pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
-        let requests = service.receive(&mut self.service, bytes);
-        self.count_received(bytes, service, counters);
-        self.complete(requests, service, counters);
+    fn receive(&mut self, bytes: &[u8], counters: &Counters) {
+        let requests = self.service.receive(&mut self.conn, bytes);
+        self.count_received(bytes, counters);
+        self.complete(requests, counters);
     }
 
-    /// Answers the requests in received bytes with errors and sends these. Resets the connection if the protocol has no such
-    /// response.
-    pub fn reject(
-        &mut self,
-        bytes: &[u8],
-        io: BorrowedFd<'_>,
-        service: &impl Service<Conn = C>,
-        counters: &Counters,
-    ) -> Next {
-        let requests = service.reject(&mut self.service, bytes);
-        self.count_received(bytes, service, counters);
+    fn reject(&mut self, bytes: &[u8], io: BorrowedFd<'_>, counters: &Counters) -> Next {
+        let requests = self.service.reject(&mut self.conn, bytes);
+        self.count_received(bytes, counters);
         let Some(requests) = requests else {
             counters.rejected.add(1);
             socket::reset(io);
             return Next::End;
         };
         counters.rejected.add(requests);
-        self.on_writable(io, service, counters)
+        self.on_writable(io, counters)
     }
 
     #[inline]
-    fn count_received<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
-        counters.bytes_in.add(service.content_bytes(&mut self.service, bytes.len()) as u64);
-        if service.has_just_failed(&mut self.service) {
-            counters.tls_failed.add(1);
-        }
-    }
-
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         self.finished = true;
     }
 
-    pub fn unsent<'a, S: Service<Conn = C>>(&'a self, service: &'a S) -> &'a [u8] {
-        service.unsent(&self.service)
+    #[inline]
+    fn unsent(&self) -> &[u8] {
+        self.service.unsent(&self.conn)
     }
 
     #[inline]
-    pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
-        let requests = service.sent(&mut self.service, count);
-        counters.bytes_out.add(service.content_bytes(&mut self.service, count) as u64);
-        self.complete(requests, service, counters);
+    fn sent(&mut self, count: usize, counters: &Counters) {
+        let requests = self.service.sent(&mut self.conn, count);
+        counters.bytes_out.add(self.service.content_bytes(&mut self.conn, count) as u64);
+        self.complete(requests, counters);
     }
 
     #[inline]
-    fn complete<S: Service<Conn = C>>(&mut self, requests: u64, service: &S, counters: &Counters) {
-        if requests > 0 {
-            service.work(&self.service, requests, &mut self.works);
-            counters.requests.add(requests);
-        }
-    }
-
-    /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts this side down.
-    #[inline]
-    pub fn next<S: Service<Conn = C>>(&mut self, io: BorrowedFd<'_>, service: &S) -> Next {
-        let is_over = service.is_over(&self.service);
-        match (self.unsent(service).is_empty(), self.finished || is_over) {
-            (true, true) if is_over && !self.finished && service.is_cut_short(&self.service) => {
+    fn next(&mut self, io: BorrowedFd<'_>) -> Next {
+        let is_over = self.service.is_over(&self.conn);
+        match (self.unsent().is_empty(), self.finished || is_over) {
+            (true, true) if is_over && !self.finished && self.service.is_cut_short(&self.conn) => {
                 if !self.lingers {
                     self.lingers = true;
                     let _ = rustix::net::shutdown(io, Shutdown::Write);
@@ -191,16 +241,27 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Returns whether the connection must end because the peer exceeded a limit. The close then discards unsent bytes.
     #[inline]
-    pub fn is_overdue(&mut self, io: BorrowedFd<'_>, service: &impl Service<Conn = C>, counters: &Counters) -> bool {
-        let is_overdue = service.is_overdue(&mut self.service);
+    fn is_overdue(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> bool {
+        let is_overdue = self.service.is_overdue(&mut self.conn);
         if is_overdue {
             counters.timed_out.add(1);
-            if !self.unsent(service).is_empty() {
+            if !self.unsent().is_empty() {
                 socket::reset(io);
             }
         }
         is_overdue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::fixed::Fixed;
+
+    use super::*;
+
+    #[test]
+    fn state_of_a_connection_takes_at_most_32_bytes() {
+        const { assert!(size_of::<Served<'_, Fixed>>() <= 32) };
     }
 }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use wire::Service;
 
 use super::connection::{Connection, Next, ReadBuffer};
 use super::controllers::{Admission, Pool, ThreadControl};
@@ -37,7 +36,7 @@ impl From<Next> for Action {
 }
 
 /// The payload stage of one network thread: [`Inline`] or [`HandOff`].
-pub trait Payload<S: Service> {
+pub trait Payload<'a> {
     /// The network thread's record of a connection.
     type Tenant;
 
@@ -45,21 +44,15 @@ pub trait Payload<S: Service> {
     const IS_SHARED: bool;
 
     /// Admits a connection, which messages to the network thread identify by `token`.
-    fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant;
+    fn admit(&mut self, io: OwnedFd, token: Token, connection: Box<dyn Connection + 'a>) -> Self::Tenant;
 
     fn io(tenant: &Self::Tenant) -> BorrowedFd<'_>;
 
-    fn on_readable(
-        &mut self,
-        tenant: &mut Self::Tenant,
-        service: &S,
-        buffer: &mut ReadBuffer,
-        counters: &Counters,
-    ) -> Action;
+    fn on_readable(&mut self, tenant: &mut Self::Tenant, buffer: &mut ReadBuffer, counters: &Counters) -> Action;
 
-    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action;
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action;
 
-    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> bool;
 
     /// Ends a turn of the network thread, which has handled all reported events.
     #[inline]
@@ -74,13 +67,13 @@ pub trait Payload<S: Service> {
 #[derive(Debug)]
 pub struct Inline;
 
-impl<S: Service> Payload<S> for Inline {
-    type Tenant = (OwnedFd, Connection<S::Conn>);
+impl<'a> Payload<'a> for Inline {
+    type Tenant = (OwnedFd, Box<dyn Connection + 'a>);
 
     const IS_SHARED: bool = false;
 
-    fn admit(&mut self, io: OwnedFd, _token: Token) -> Self::Tenant {
-        (io, Connection::default())
+    fn admit(&mut self, io: OwnedFd, _token: Token, connection: Box<dyn Connection + 'a>) -> Self::Tenant {
+        (io, connection)
     }
 
     fn io((io, _): &Self::Tenant) -> BorrowedFd<'_> {
@@ -91,20 +84,19 @@ impl<S: Service> Payload<S> for Inline {
     fn on_readable(
         &mut self,
         (io, connection): &mut Self::Tenant,
-        service: &S,
         buffer: &mut ReadBuffer,
         counters: &Counters,
     ) -> Action {
-        connection.on_readable(io.as_fd(), service, buffer, counters).into()
+        connection.on_readable(io.as_fd(), buffer, counters).into()
     }
 
     #[inline]
-    fn on_writable(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
-        connection.on_writable(io.as_fd(), service, counters).into()
+    fn on_writable(&mut self, (io, connection): &mut Self::Tenant, counters: &Counters) -> Action {
+        connection.on_writable(io.as_fd(), counters).into()
     }
 
-    fn is_overdue(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
-        connection.is_overdue(io.as_fd(), service, counters)
+    fn is_overdue(&mut self, (io, connection): &mut Self::Tenant, counters: &Counters) -> bool {
+        connection.is_overdue(io.as_fd(), counters)
     }
 }
 
@@ -125,21 +117,21 @@ pub(super) enum Message {
 
 /// The payload stage in payload threads. At most one of them serves a connection at a time, so its responses keep their order.
 /// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
-pub(super) struct HandOff<'q, 'a, C> {
-    queues: &'q [Jobs<Job<'a, C>>],
+pub(super) struct HandOff<'q, 'a> {
+    queues: &'q [Jobs<Job<'a>>],
     turn: usize,
     /// The network thread's mailbox, for messages from the payload threads.
     home: &'a Mailbox<Message>,
     budget: ReadBudget,
     /// The new jobs of this turn, by queue; `None` to queue each job at once.
-    batches: Option<Vec<Vec<Job<'a, C>>>>,
+    batches: Option<Vec<Vec<Job<'a>>>>,
     /// The accept thread's queue of connections to close; `None` to close them here.
-    closings: Option<&'q Mailbox<Job<'a, C>>>,
+    closings: Option<&'q Mailbox<Job<'a>>>,
     admission: Option<&'q Admission<'q>>,
 }
 
-impl<'q, 'a, C> HandOff<'q, 'a, C> {
-    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
+impl<'q, 'a> HandOff<'q, 'a> {
+    pub(super) fn new(queues: &'q [Jobs<Job<'a>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
         Self { queues, turn: 0, home, budget, batches: None, closings: None, admission: None }
     }
 
@@ -149,24 +141,18 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
     }
 
     /// Queues the jobs of each turn together, and leaves connections to `closings` to close.
-    pub(super) fn coalesced(self, closings: Option<&'q Mailbox<Job<'a, C>>>) -> Self {
+    pub(super) fn coalesced(self, closings: Option<&'q Mailbox<Job<'a>>>) -> Self {
         Self { batches: Some(self.queues.iter().map(|_| Vec::new()).collect()), closings, ..self }
     }
 
     /// Queues the connection as a job if it has unserved bytes and is not yet a job.
-    fn advance(
-        &mut self,
-        tenant: &Job<'a, C>,
-        mut unserved: MutexGuard<'_, Unserved>,
-        service: &impl Service<Conn = C>,
-        counters: &Counters,
-    ) -> Action {
+    fn advance(&mut self, tenant: &Job<'a>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
         if is_new && let Some(admission) = self.admission {
             unserved.queued_ns = admission.now_ns();
             if !admission.admit(unserved.queued_ns) {
-                return reject(tenant, unserved, service, counters);
+                return reject(tenant, unserved, counters);
             }
         }
         unserved.is_job |= is_new;
@@ -183,14 +169,9 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
 }
 
 /// Rejects the requests of a connection that is no job, so that no other thread uses it.
-fn reject<C>(
-    tenant: &Job<'_, C>,
-    mut unserved: MutexGuard<'_, Unserved>,
-    service: &impl Service<Conn = C>,
-    counters: &Counters,
-) -> Action {
+fn reject(tenant: &Job<'_>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
     let mut connection = lock(&tenant.connection);
-    let next = connection.reject(&unserved.bytes, tenant.io.as_fd(), service, counters);
+    let next = connection.reject(&unserved.bytes, tenant.io.as_fd(), counters);
     unserved.clear();
     // Like a blocked job, the connection is read only after the rest of its response is sent.
     unserved.is_job = next == Next::Write;
@@ -198,15 +179,15 @@ fn reject<C>(
 }
 
 /// A connection that both stages share; also a job in the queue of a payload thread.
-pub(super) type Job<'a, C> = Arc<SharedConnection<'a, C>>;
+pub(super) type Job<'a> = Arc<SharedConnection<'a>>;
 
-pub(super) struct SharedConnection<'a, C> {
+pub(super) struct SharedConnection<'a> {
     io: OwnedFd,
     token: Token,
     home: &'a Mailbox<Message>,
     unserved: Mutex<Unserved>,
     /// Locked by the thread that has the job, or by the network thread while the job is blocked, so no thread waits long.
-    connection: Mutex<Connection<C>>,
+    connection: Mutex<Box<dyn Connection + 'a>>,
 }
 
 /// Bytes that the network thread has read and that no payload thread has taken yet.
@@ -254,14 +235,14 @@ impl Unserved {
     }
 }
 
-impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
-    type Tenant = Job<'a, S::Conn>;
+impl<'a> Payload<'a> for HandOff<'_, 'a> {
+    type Tenant = Job<'a>;
 
     const IS_SHARED: bool = true;
 
-    fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant {
+    fn admit(&mut self, io: OwnedFd, token: Token, connection: Box<dyn Connection + 'a>) -> Self::Tenant {
         let unserved = Mutex::new(Unserved { budget: self.budget, ..Unserved::default() });
-        let (home, connection) = (self.home, Mutex::default());
+        let (home, connection) = (self.home, Mutex::new(connection));
         Arc::new(SharedConnection { io, token, home, unserved, connection })
     }
 
@@ -269,13 +250,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         tenant.io.as_fd()
     }
 
-    fn on_readable(
-        &mut self,
-        tenant: &mut Self::Tenant,
-        service: &S,
-        buffer: &mut ReadBuffer,
-        counters: &Counters,
-    ) -> Action {
+    fn on_readable(&mut self, tenant: &mut Self::Tenant, buffer: &mut ReadBuffer, counters: &Counters) -> Action {
         let bytes = match buffer.read(tenant.io.as_fd(), counters) {
             Ok(bytes) => bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Action::Watch(Some(Interest::Read)),
@@ -284,25 +259,25 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         unserved.finished |= bytes.is_empty();
         unserved.bytes.extend_from_slice(bytes);
-        self.advance(tenant, unserved, service, counters)
+        self.advance(tenant, unserved, counters)
     }
 
-    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
-        let next = lock(&tenant.connection).on_writable(tenant.io.as_fd(), service, counters);
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action {
+        let next = lock(&tenant.connection).on_writable(tenant.io.as_fd(), counters);
         if next != Next::Read {
             return next.into();
         }
         let mut unserved = lock(&tenant.unserved);
         // The connection was blocked, and thus a job.
         unserved.is_job = false;
-        self.advance(tenant, unserved, service, counters)
+        self.advance(tenant, unserved, counters)
     }
 
-    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> bool {
         // A locked connection is being served, so it does not wait for its client.
         let Ok(mut connection) = tenant.connection.try_lock() else { return false };
-        let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
-        !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
+        let is_queued = lock(&tenant.unserved).is_job && connection.unsent().is_empty();
+        !is_queued && connection.is_overdue(tenant.io.as_fd(), counters)
     }
 
     #[inline]
@@ -328,12 +303,7 @@ pub(super) enum Ended {
     Idle,
 }
 
-pub(super) fn work<S: Service>(
-    jobs: &Jobs<Job<'_, S::Conn>>,
-    service: &S,
-    control: ThreadControl<'_>,
-    counters: &Counters,
-) -> Ended {
+pub(super) fn work(jobs: &Jobs<Job<'_>>, control: ThreadControl<'_>, counters: &Counters) -> Ended {
     let (mut taken, mut bytes) = (VecDeque::new(), Vec::new());
     loop {
         match jobs.take(&mut taken, control.jobs_max(), control.idle(), counters) {
@@ -347,15 +317,14 @@ pub(super) fn work<S: Service>(
             if jobs.is_closed() {
                 return Ended::Stopped;
             }
-            serve(jobs, job, service, control.admission, &mut bytes, counters);
+            serve(jobs, job, control.admission, &mut bytes, counters);
         }
     }
 }
 
-fn serve<'a, S: Service>(
-    jobs: &Jobs<Job<'a, S::Conn>>,
-    job: Job<'a, S::Conn>,
-    service: &S,
+fn serve<'a>(
+    jobs: &Jobs<Job<'a>>,
+    job: Job<'a>,
     admission: Option<&Admission<'_>>,
     bytes: &mut Vec<u8>,
     counters: &Counters,
@@ -368,8 +337,8 @@ fn serve<'a, S: Service>(
         job.home.send(Message::Resume(job.token), counters);
     }
     let mut connection = lock(&job.connection);
-    connection.receive(bytes, service, counters);
-    let next = connection.on_writable(job.io.as_fd(), service, counters);
+    connection.receive(bytes, counters);
+    let next = connection.on_writable(job.io.as_fd(), counters);
     // Unlock before the next user is notified.
     drop(connection);
     if let Some(admission) = admission {

@@ -13,13 +13,12 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Resource;
-use wire::Service;
 
 use super::blocking::{ServedConnection, serve, stop_threads};
-use super::connection::ReadBuffer;
+use super::connection::{Connect, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::metrics::workers::{Slot, Syscall};
-use crate::service::with_service;
+use crate::service::service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::accept::Accept;
 
@@ -32,14 +31,14 @@ const CRASH_PAUSE: Duration = Duration::from_millis(10);
 const NUMBER_BYTES: usize = size_of::<i32>();
 
 pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| threads(context, &service))
+    threads(context, &*service(context)?)
 }
 
 pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| processes(context, &service))
+    processes(context, &*service(context)?)
 }
 
-fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
+fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
     let needed = context.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
     // A thread without a descriptor would repeat accept4 and take CPU time from the other threads.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
@@ -90,7 +89,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
+fn processes(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
     let start = |slot: &'static Slot| {
         // Pass any descriptor as the pipe: processes never use [`Accept::Single`], which reads it.
         let (source, mut buffer) =
@@ -196,12 +195,7 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
-fn work<S: Service>(
-    service: &S,
-    source: &ConnectionSource<'_>,
-    slot: &Slot,
-    buffer: &mut ReadBuffer,
-) -> io::Result<()> {
+fn work(service: &dyn Connect, source: &ConnectionSource<'_>, slot: &Slot, buffer: &mut ReadBuffer) -> io::Result<()> {
     let counters = &slot.counters;
     let mut acceptor = match source {
         ConnectionSource::Handed(_) => None,

@@ -8,8 +8,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use wire::Service;
-
 use super::connection::ReadBuffer;
 use super::datagrams;
 use super::payload::{Action, HandOff, Inline, Message, Payload};
@@ -20,9 +18,7 @@ use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Syscall;
 use crate::platform;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
-use crate::service::buffered::Buffered;
-use crate::service::erased::Erased;
-use crate::service::with_service;
+use crate::service::{buffered_service, service};
 use crate::socket::{Accepted, Acceptor, PAUSE, is_readable};
 use crate::token::Token;
 
@@ -31,21 +27,12 @@ pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::run::<M>(context);
     }
-    with_service!(context, |service| run_service::<M, _>(context, &service))
-}
-
-pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
-    context: &ServerContext<'_>,
-    service: &S,
-) -> io::Result<()> {
-    staged::run::<ReadyLoops<M>, _>(context, service)
+    staged::run::<ReadyLoops<M>>(context, &*service(context)?)
 }
 
 /// Like [`run`], with a layer between sockets and service.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| {
-        run_service::<M, _>(context, &Erased::new(Buffered::new(service, context.service)))
-    })
+    staged::run::<ReadyLoops<M>>(context, &*buffered_service(context)?)
 }
 
 struct ReadyLoops<M>(PhantomData<M>);
@@ -53,16 +40,16 @@ struct ReadyLoops<M>(PhantomData<M>);
 impl<M: Readiness> NetworkLoop for ReadyLoops<M> {
     const NONBLOCKING: bool = true;
 
-    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()> {
-        ReadyLoop::<M, _, _>::new(network, Inline)?.run()
+    fn inline(network: NetworkContext<'_>) -> io::Result<()> {
+        ReadyLoop::<M, _>::new(network, Inline)?.run()
     }
 
-    fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
-        ReadyLoop::<M, _, _>::new(network, payload)?.run()
+    fn hand_off<'a>(network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()> {
+        ReadyLoop::<M, _>::new(network, payload)?.run()
     }
 }
 
-struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
+struct ReadyLoop<'a, M, P: Payload<'a>> {
     mechanism: M,
     payload: P,
     connections: ConnectionTable<Entry<P::Tenant>>,
@@ -75,7 +62,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     /// Connections from the accept thread that are not yet admitted, oldest first.
     arrivals: VecDeque<OwnedFd>,
     messages: Vec<Message>,
-    network: NetworkContext<'a, S>,
+    network: NetworkContext<'a>,
 }
 
 struct Entry<T> {
@@ -85,8 +72,8 @@ struct Entry<T> {
     unread: bool,
 }
 
-impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
-    fn new(network: NetworkContext<'a, S>, payload: P) -> io::Result<Self> {
+impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
+    fn new(network: NetworkContext<'a>, payload: P) -> io::Result<Self> {
         let connections_max = network.context.connections_max;
         Ok(Self {
             mechanism: M::polling(network.descriptors_max, network.context.busy_poll)?,
@@ -235,7 +222,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             self.network.refuse(io);
             return false;
         };
-        let tenant = self.payload.admit(io, token);
+        let tenant = self.payload.admit(io, token, self.network.service.connect());
         if self.watch(P::io(&tenant), token).is_err() {
             self.network.refuse(P::io(&tenant));
             return false;
@@ -268,12 +255,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     fn end_overdue(&mut self) -> io::Result<()> {
-        let NetworkContext { service, counters, .. } = self.network;
+        let counters = self.network.counters;
         // Count the tick thread's wake-up here: that thread has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, entry)) = self.connections.tenant_of(slot) else { continue };
-            if self.payload.is_overdue(&mut entry.tenant, service, counters) {
+            if self.payload.is_overdue(&mut entry.tenant, counters) {
                 self.end(token)?;
             }
         }
@@ -285,11 +272,11 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
             return Ok(());
         };
-        let NetworkContext { service, counters, .. } = self.network;
+        let counters = self.network.counters;
         let tenant = &mut entry.tenant;
         let action = match interest {
-            Interest::Read => self.payload.on_readable(tenant, service, &mut self.buffer, counters),
-            Interest::Write => self.payload.on_writable(tenant, service, counters),
+            Interest::Read => self.payload.on_readable(tenant, &mut self.buffer, counters),
+            Interest::Write => self.payload.on_writable(tenant, counters),
         };
         if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
     }
@@ -324,8 +311,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let NetworkContext { service, counters, .. } = self.network;
-        match self.payload.on_readable(&mut entry.tenant, service, &mut self.buffer, counters) {
+        let counters = self.network.counters;
+        match self.payload.on_readable(&mut entry.tenant, &mut self.buffer, counters) {
             Action::Watch(Some(Interest::Read)) => {
                 let may_have_more = if drain { !self.buffer.is_empty() } else { self.buffer.is_full() };
                 if may_have_more {
@@ -406,13 +393,11 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
 #[cfg(test)]
 mod tests {
-    use wire::fixed::Fixed;
-
     use super::*;
 
     #[test]
-    fn connection_costs_at_most_48_bytes() {
-        type Tenant = <Inline as Payload<Fixed>>::Tenant;
-        const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 48) };
+    fn slot_of_a_connection_takes_at_most_32_bytes() {
+        type Tenant = <Inline as Payload<'static>>::Tenant;
+        const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 32) };
     }
 }

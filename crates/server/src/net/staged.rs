@@ -8,8 +8,8 @@ use std::thread::{self, Scope};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use wire::Service;
 
+use super::connection::Connect;
 use super::controllers::{self, Admission, Pool, ThreadControl};
 use super::payload::{self, Ended, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
@@ -26,8 +26,9 @@ use crate::sync::Mutex;
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
-pub(super) struct NetworkContext<'a, S> {
-    pub(super) service: &'a S,
+#[derive(Clone, Copy)]
+pub(super) struct NetworkContext<'a> {
+    pub(super) service: &'a dyn Connect,
     pub(super) listener: Option<&'a OwnedFd>,
     pub(super) shares_listener: bool,
     /// The state by which the kernel steers connections to this thread.
@@ -42,7 +43,7 @@ pub(super) struct NetworkContext<'a, S> {
     pub(super) started: &'a StartSignal<'a>,
 }
 
-impl<'a, S> NetworkContext<'a, S> {
+impl<'a> NetworkContext<'a> {
     /// Opens the acceptor of a thread with a listener. io_uring's accepts wait only on a blocking listener.
     pub(super) fn acceptor(&self, nonblocking: bool) -> io::Result<Option<Acceptor<'a>>> {
         let Some(listener) = self.listener else { return Ok(None) };
@@ -70,16 +71,13 @@ pub(super) trait NetworkLoop {
     const NONBLOCKING: bool;
 
     /// Runs with the payload stage in the network thread.
-    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()>;
+    fn inline(network: NetworkContext<'_>) -> io::Result<()>;
 
     /// Runs with the payload stage in other threads.
-    fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
+    fn hand_off<'a>(network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()>;
 }
 
-pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
-    context: &ServerContext<'_>,
-    service: &S,
-) -> io::Result<()> {
+pub(super) fn run<F: NetworkLoop>(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
     let stages = context.model.stages.expect("a model that multiplexes has stages");
     let threads = context.threads.unwrap_or_default();
     let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
@@ -162,7 +160,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         let start_payload = move |cursor: &mut usize, at: usize| {
             let (queue, control) = (&queues[at], control(at));
             group.start(scope, cursor, format!("payload-{at}"), &context.cpus.payload, move |counters| {
-                Ok(payload::work(queue, service, control, counters))
+                Ok(payload::work(queue, control, counters))
             })
         };
         for at in 0..queues.len() {
@@ -180,7 +178,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             group.start(scope, &mut cursor, format!("network-{number}"), &cpus[number], move |counters| {
                 let own =
                     NetworkContext { listener, shares_listener, steering, stop: None, mailbox, counters, ..network };
-                run_network::<F, S>(own, queues, closings, admission).map(|()| Ended::Stopped)
+                run_network::<F>(own, queues, closings, admission).map(|()| Ended::Stopped)
             })?;
         }
         // The end of this scope drops the sender, which stops the controllers.
@@ -197,12 +195,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
         if in_accept {
-            return run_network::<F, S>(
-                NetworkContext { mailbox: mailboxes.first(), ..network },
-                queues,
-                None,
-                admission,
-            );
+            return run_network::<F>(NetworkContext { mailbox: mailboxes.first(), ..network }, queues, None, admission);
         }
         match closings {
             Some(closings) => hand_over_and_close(context, &mailboxes, closings, &started),
@@ -223,10 +216,10 @@ fn cpus_of_network(context: &ServerContext<'_>, number: usize) -> Vec<usize> {
 const OTHER_DESCRIPTORS: usize = 1024;
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
-fn run_network<'a, F: NetworkLoop, S: Service>(
-    network: NetworkContext<'a, S>,
-    queues: &[Jobs<payload::Job<'a, S::Conn>>],
-    closings: Option<&Mailbox<payload::Job<'a, S::Conn>>>,
+fn run_network<'a, F: NetworkLoop>(
+    network: NetworkContext<'a>,
+    queues: &[Jobs<payload::Job<'a>>],
+    closings: Option<&Mailbox<payload::Job<'a>>>,
     admission: Option<&Admission<'_>>,
 ) -> io::Result<()> {
     match network.mailbox {

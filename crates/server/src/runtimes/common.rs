@@ -12,10 +12,9 @@ use std::time::Duration;
 use std::{io, thread};
 
 use rustix::io::Errno;
-use wire::Service;
 
 use crate::metrics::workers::Counters;
-use crate::net::connection::{Connection, Next};
+use crate::net::connection::{Connect, Next};
 use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -42,8 +41,8 @@ fn with_buffer<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// The state that all tasks of a server share. It is never freed, because tasks may briefly outlive the accept loop.
-pub struct TaskContext<S> {
-    pub service: S,
+pub struct TaskContext {
+    pub service: Box<dyn Connect>,
     /// Counters, which threads take at their first use, and the number of counters taken.
     counters: Vec<&'static Counters>,
     taken: AtomicUsize,
@@ -54,9 +53,9 @@ pub struct TaskContext<S> {
     open: AtomicUsize,
 }
 
-impl<S> TaskContext<S> {
+impl TaskContext {
     /// Makes the state. The calling thread gets the counters of the accept thread; `threads` other threads get their own.
-    pub fn new(context: &ServerContext<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
+    pub fn new(context: &ServerContext<'_>, service: Box<dyn Connect>, threads: usize) -> io::Result<&'static Self> {
         let mut cursor = 0;
         let mut claim = || match context.workers.claim(&mut cursor) {
             Some(slot) => Ok(&slot.counters),
@@ -102,9 +101,9 @@ impl<S> TaskContext<S> {
 }
 
 /// An open connection. The end of its task drops this value, even after a panic.
-pub struct Open<S: 'static>(pub &'static TaskContext<S>);
+pub struct Open(pub &'static TaskContext);
 
-impl<S> Drop for Open<S> {
+impl Drop for Open {
     fn drop(&mut self) {
         self.0.counters().ended.add(1);
         self.0.open.fetch_sub(1, Relaxed);
@@ -121,16 +120,16 @@ pub enum AfterFailure {
 }
 
 /// Admits or refuses connections. All accept loops of a server share one value and its spare descriptor.
-pub struct Admission<'a, S: 'static> {
-    shared: &'static TaskContext<S>,
+pub struct Admission<'a> {
+    shared: &'static TaskContext,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
     /// counters one writer at a time.
     acceptor: Mutex<Acceptor<'a>>,
     tcp: bool,
 }
 
-impl<'a, S> Admission<'a, S> {
-    pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext<S>) -> io::Result<Self> {
+impl<'a> Admission<'a> {
+    pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext) -> io::Result<Self> {
         let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
         Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
     }
@@ -140,7 +139,7 @@ impl<'a, S> Admission<'a, S> {
     }
 
     /// Counts a connection and sets its options. Returns `None` if the peer has gone, or without room: closing then resets it.
-    pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
+    pub fn admit(&self, connection: impl AsFd) -> Option<Open> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();
         if !has_room || shared.open.fetch_add(1, Relaxed) >= shared.connections_max {
@@ -179,10 +178,10 @@ impl<'a, S> Admission<'a, S> {
 }
 
 /// Accepts connections with `next` and passes them to `spawn`, until the server stops. `rest` pauses for [`REST`].
-pub async fn accept<S, T: AsFd>(
-    admission: &Admission<'_, S>,
+pub async fn accept<T: AsFd>(
+    admission: &Admission<'_>,
     next: impl AsyncFn() -> io::Result<T>,
-    spawn: impl Fn(Open<S>, T),
+    spawn: impl Fn(Open, T),
     rest: impl AsyncFn(),
 ) -> io::Result<()> {
     loop {
@@ -203,31 +202,30 @@ pub async fn accept<S, T: AsFd>(
 
 /// Serves one connection to its end with the runtime's calls `read` and `write`. `is_time` polls a timer that fires at each
 /// tick of the time limits.
-pub async fn serve<S: Service, T: AsFd + Unpin>(
-    open: Open<S>,
+pub async fn serve<T: AsFd + Unpin>(
+    open: Open,
     mut stream: T,
     read: impl Fn(Pin<&mut T>, &mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
     write: impl Fn(Pin<&mut T>, &mut Context<'_>, &[u8]) -> Poll<io::Result<usize>>,
     mut is_time: impl FnMut(&mut Context<'_>) -> bool,
 ) {
     let Open(tasks) = open;
-    let service = &tasks.service;
-    let mut connection = Connection::default();
+    let mut connection = tasks.service.connect();
     let mut next = Next::Read;
     while next != Next::End {
         next = poll_fn(|context| {
             let polled = match next {
-                Next::Write => write(Pin::new(&mut stream), context, connection.unsent(service)).map_ok(|count| {
-                    connection.sent(count, service, tasks.counters());
-                    connection.next(stream.as_fd(), service)
+                Next::Write => write(Pin::new(&mut stream), context, connection.unsent()).map_ok(|count| {
+                    connection.sent(count, tasks.counters());
+                    connection.next(stream.as_fd())
                 }),
                 _ => with_buffer(tasks.read_budget, |buffer| {
                     read(Pin::new(&mut stream), context, buffer)
-                        .map_ok(|count| connection.on_read(&buffer[..count], stream.as_fd(), service, tasks.counters()))
+                        .map_ok(|count| connection.on_read(&buffer[..count], stream.as_fd(), tasks.counters()))
                 }),
             };
             while polled.is_pending() && is_time(context) {
-                if connection.is_overdue(stream.as_fd(), service, tasks.counters()) {
+                if connection.is_overdue(stream.as_fd(), tasks.counters()) {
                     return Poll::Ready(Next::End);
                 }
             }
@@ -238,11 +236,11 @@ pub async fn serve<S: Service, T: AsFd + Unpin>(
 }
 
 /// Runs `run_one` in the calling thread and in the others that the server needs, until it is stopped. They share one listener.
-pub fn run_alike<S: Service + Sync + Send + 'static>(
+pub fn run_alike(
     name: &str,
     context: &ServerContext<'_>,
-    service: S,
-    run_one: fn(&ServerContext<'_>, &Admission<'_, S>, &StartSignal<'_>) -> io::Result<()>,
+    service: Box<dyn Connect>,
+    run_one: fn(&ServerContext<'_>, &Admission<'_>, &StartSignal<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;

@@ -8,10 +8,10 @@ use compio::buf::IoBuf;
 use compio::io::{AsyncRead, AsyncWrite};
 use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
-use wire::Service;
 
 use super::owned::{self, Unsent};
 use super::{Admission, Open, REST, accept, run_alike, with_listener};
+use crate::net::connection::Connect;
 use crate::net::{ServerContext, StartSignal};
 use crate::spec::model::ModelRow;
 
@@ -29,16 +29,12 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread until it is stopped.
-pub fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     run_alike("compio", context, service, run_one)
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one<S: Service>(
-    context: &ServerContext<'_>,
-    admission: &Admission<'_, S>,
-    started: &StartSignal<'_>,
-) -> io::Result<()> {
+fn run_one(context: &ServerContext<'_>, admission: &Admission<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     Runtime::new()?.block_on(async {
         with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
@@ -48,14 +44,14 @@ fn run_one<S: Service>(
     })
 }
 
-impl<S: Service + 'static> IoBuf for Unsent<S> {
+impl IoBuf for Unsent {
     fn as_init(&self) -> &[u8] {
         self.bytes()
     }
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
+async fn serve(open: Open, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
     // A second handle of the socket, for calls other than reads and writes.
     let socket = stream.clone();
     owned::serve(
@@ -86,12 +82,14 @@ mod tests {
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
-        let server = fixture.start("compio", Some(2), |context| run(context, panicking_service()));
+        let server = fixture.start("compio", Some(2), |context| run(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, record| run(context, Echo(record)));
+        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, record| {
+            run(context, Box::new(Echo(record)))
+        });
     }
 }

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use may::coroutine;
 use may::net::TcpListener;
 use may::os::unix::net::UnixListener;
-use wire::Service;
 
 use super::{Admission, AfterFailure, Open, REST, TaskContext, listener};
-use crate::net::connection::{Connection, Next};
+use crate::net::connection::{Connect, Next};
 use crate::net::{OnDrop, ServerContext};
 use crate::socket;
 use crate::spec::model::{ModelRow, PerConnection};
@@ -37,7 +36,7 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 type Descriptors = Mutex<HashSet<RawFd>>;
 
 /// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which outlive the server.
-pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let threads = context.threads.map_or(1, |threads| threads.network) as usize;
     let tasks = TaskContext::new(context, service, threads)?;
     // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.
@@ -64,14 +63,11 @@ trait Stream: Read + Write + AsRawFd + Send + 'static {}
 impl<T: Read + Write + AsRawFd + Send + 'static> Stream for T {}
 
 /// Accepts connections with `next` until the server stops.
-fn accept<S, T: Stream>(
+fn accept<T: Stream>(
     context: &ServerContext<'_>,
-    tasks: &'static TaskContext<S>,
+    tasks: &'static TaskContext,
     next: impl Fn() -> io::Result<T>,
-) -> io::Result<()>
-where
-    S: Service<Conn: Send> + Send + Sync,
-{
+) -> io::Result<()> {
     let served: &'static Descriptors = Box::leak(Box::default());
     let admission = Admission::new(context, tasks)?;
     let stack_words = if context.tls.is_some() { TLS_STACK_WORDS } else { may::config().get_stack_size() };
@@ -114,12 +110,11 @@ fn lock(served: &Descriptors) -> std::sync::MutexGuard<'_, HashSet<RawFd>> {
 }
 
 /// Serves one connection to its end.
-fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptors) {
+fn serve(open: Open, mut stream: impl Stream, served: &Descriptors) {
     let Open(tasks) = open;
-    let service = &tasks.service;
     // Each connection has a buffer, because coroutines share threads. Zeroed memory costs nothing until it is used.
     let mut buffer = vec![0; tasks.read_budget.bytes()];
-    let mut connection = Connection::default();
+    let mut connection = tasks.service.connect();
     // Remove the descriptor before the stream is closed, even after a panic, because the kernel may reuse the number.
     let descriptor = stream.as_raw_fd();
     let _forget = OnDrop(|| {
@@ -128,15 +123,13 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptor
     // SAFETY: the stream outlives `io`.
     let io = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let mut next = Next::Read;
-    while next != Next::End && !connection.is_overdue(io, service, tasks.counters()) {
+    while next != Next::End && !connection.is_overdue(io, tasks.counters()) {
         let done = match next {
-            Next::Write => stream.write(connection.unsent(service)).map(|count| {
-                connection.sent(count, service, tasks.counters());
-                connection.next(io, service)
+            Next::Write => stream.write(connection.unsent()).map(|count| {
+                connection.sent(count, tasks.counters());
+                connection.next(io)
             }),
-            _ => stream
-                .read(&mut buffer)
-                .map(|count| connection.on_read(&buffer[..count], io, service, tasks.counters())),
+            _ => stream.read(&mut buffer).map(|count| connection.on_read(&buffer[..count], io, tasks.counters())),
         };
         next = match done {
             Ok(next) => next,
@@ -155,7 +148,7 @@ mod tests {
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
-        let server = fixture.start("may", Some(1), |context| run(context, panicking_service()));
+        let server = fixture.start("may", Some(1), |context| run(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
     }
 }

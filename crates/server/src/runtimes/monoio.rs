@@ -12,10 +12,10 @@ use monoio::io::{AsyncReadRent, AsyncWriteRent};
 use monoio::net::{TcpListener, UnixListener};
 use monoio::time::TimeDriver;
 use monoio::{IoUringDriver, Runtime, RuntimeBuilder};
-use wire::Service;
 
 use super::owned::{self, Unsent};
 use super::{Admission, Open, REST, accept, run_alike, with_listener};
+use crate::net::connection::Connect;
 use crate::net::{ServerContext, StartSignal};
 use crate::platform::io_uring::refusal;
 use crate::spec::model::ModelRow;
@@ -34,16 +34,12 @@ fn runtime() -> io::Result<Runtime<TimeDriver<IoUringDriver>>> {
 }
 
 /// Runs the server in the calling thread until it is stopped.
-pub fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     run_alike("monoio", context, service, run_one)
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one<S: Service>(
-    context: &ServerContext<'_>,
-    admission: &Admission<'_, S>,
-    started: &StartSignal<'_>,
-) -> io::Result<()> {
+fn run_one(context: &ServerContext<'_>, admission: &Admission<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     runtime()?.block_on(async {
         with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
@@ -75,7 +71,7 @@ impl<T: AsRawFd> AsFd for Socket<T> {
 }
 
 // SAFETY: the bytes are in a box or belong to the service, so moving this value does not move them.
-unsafe impl<S: Service + 'static> IoBuf for Unsent<S> {
+unsafe impl IoBuf for Unsent {
     fn read_ptr(&self) -> *const u8 {
         self.bytes().as_ptr()
     }
@@ -86,7 +82,7 @@ unsafe impl<S: Service + 'static> IoBuf for Unsent<S> {
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, stream: impl AsyncReadRent + AsyncWriteRent + AsRawFd) {
+async fn serve(open: Open, stream: impl AsyncReadRent + AsyncWriteRent + AsRawFd) {
     // SAFETY: the stream lives until the connection has ended.
     let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
     owned::serve(
@@ -111,12 +107,14 @@ mod tests {
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
-        let server = fixture.start("monoio", Some(2), |context| run(context, panicking_service()));
+        let server = fixture.start("monoio", Some(2), |context| run(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("monoio", None, ACCEPTS as u64, |context, record| run(context, Echo(record)));
+        check_flood_leaves_others_served("monoio", None, ACCEPTS as u64, |context, record| {
+            run(context, Box::new(Echo(record)))
+        });
     }
 }

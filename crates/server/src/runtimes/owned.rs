@@ -7,18 +7,16 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use wire::Service;
-
 use super::Open;
 use crate::net::connection::{Connection, Next};
 use crate::socket;
 
 /// A connection as the buffer of a write. The kernel reads from it until the write ends.
-pub struct Unsent<S: Service + 'static>(&'static S, Box<Connection<S::Conn>>);
+pub struct Unsent(Box<dyn Connection>);
 
-impl<S: Service> Unsent<S> {
+impl Unsent {
     pub fn bytes(&self) -> &[u8] {
-        self.1.unsent(self.0)
+        self.0.unsent()
     }
 }
 
@@ -30,25 +28,25 @@ pub type Sleep = fn(Duration) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Serves one connection to its end with the runtime's operations `read` and `write` and its `sleep`. `io` is the socket of
 /// `stream`.
-pub async fn serve<S: Service, T>(
-    open: Open<S>,
+pub async fn serve<T>(
+    open: Open,
     mut stream: T,
     io: BorrowedFd<'_>,
     read: impl AsyncFn(&mut T, Vec<u8>) -> Owned<Vec<u8>>,
-    write: impl AsyncFn(&mut T, Unsent<S>) -> Owned<Unsent<S>>,
+    write: impl AsyncFn(&mut T, Unsent) -> Owned<Unsent>,
     sleep: Sleep,
 ) {
     let Open(tasks) = open;
     let service = &tasks.service;
     // Each connection has a buffer, because the kernel uses it while the connection waits. Unused pages cost nothing.
     let mut buffer = Vec::with_capacity(tasks.read_budget.bytes());
-    let mut connection = Box::<Connection<S::Conn>>::default();
+    let mut connection = service.connect();
     let mut timer = service.check_interval().map(|tick| OverdueTimer { tick, sleep, sleeping: sleep(tick) });
     let mut next = Next::Read;
     while next != Next::End {
         next = match next {
             Next::Write => {
-                let (mut write, mut count) = (pin!(write(&mut stream, Unsent(service, connection))), 0);
+                let (mut write, mut count) = (pin!(write(&mut stream, Unsent(connection))), 0);
                 let is_overdue = || {
                     count += 1;
                     count > service.checks_max()
@@ -58,20 +56,20 @@ pub async fn serve<S: Service, T>(
                     socket::reset(io);
                     return;
                 };
-                connection = unsent.1;
+                connection = unsent.0;
                 written.map(|count| {
-                    connection.sent(count, service, tasks.counters());
-                    connection.next(io, service)
+                    connection.sent(count, tasks.counters());
+                    connection.next(io)
                 })
             }
             _ => {
                 let mut read = pin!(read(&mut stream, buffer));
-                let is_overdue = || connection.is_overdue(io, service, tasks.counters());
+                let is_overdue = || connection.is_overdue(io, tasks.counters());
                 let Some((read, filled)) = unless_overdue(read.as_mut(), &mut timer, is_overdue).await else {
                     return;
                 };
                 buffer = filled;
-                read.map(|count| connection.on_read(&buffer[..count], io, service, tasks.counters()))
+                read.map(|count| connection.on_read(&buffer[..count], io, tasks.counters()))
             }
         }
         .unwrap_or(Next::End);

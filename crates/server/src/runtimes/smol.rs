@@ -10,9 +10,9 @@ use smol::net::TcpListener;
 use smol::net::unix::UnixListener;
 use smol::stream::Stream as _;
 use smol::{Executor, Timer};
-use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
+use crate::net::connection::Connect;
 use crate::net::{ACCEPTS, ServerContext};
 use crate::spec::model::ModelRow;
 
@@ -23,7 +23,7 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread, and with `:N` in N - 1 further threads, until the server is stopped.
-pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
     // Dropping the executor ends all tasks. smol's `async-io` thread outlives the server. It polls for events whenever no
@@ -56,7 +56,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
     })
 }
 
-fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
+fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> impl Future<Output = ()> {
     let mut timer = open.0.service.check_interval().map(|tick| Box::new(Timer::interval(tick)));
     super::serve(open, stream, T::poll_read, T::poll_write, move |context| {
         timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready())
@@ -73,12 +73,14 @@ mod tests {
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
-        let server = fixture.start("smol", Some(2), |context| run(context, panicking_service()));
+        let server = fixture.start("smol", Some(2), |context| run(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("smol", None, ACCEPTS as u64, |context, record| run(context, Echo(record)));
+        check_flood_leaves_others_served("smol", None, ACCEPTS as u64, |context, record| {
+            run(context, Box::new(Echo(record)))
+        });
     }
 }

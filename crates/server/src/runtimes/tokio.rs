@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at};
-use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::ServerContext;
+use crate::net::connection::Connect;
 use crate::spec::model::ModelRow;
 
 pub const ROW: ModelRow = ModelRow {
@@ -23,7 +23,7 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread until it is stopped.
-pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let tasks = TaskContext::new(context, service, context.threads.map_or(0, |threads| threads.network) as usize)?;
     let mut builder = match context.threads {
         None => Builder::new_current_thread(),
@@ -45,7 +45,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
     })
 }
 
-fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
+fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> impl Future<Output = ()> {
     let read = |stream: Pin<&mut T>, context: &mut Context<'_>, buffer: &mut [u8]| {
         let mut input = ReadBuf::new(buffer);
         stream.poll_read(context, &mut input).map_ok(|()| input.filled().len())
@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
-        let server = fixture.start("tokio", Some(2), |context| run(context, panicking_service()));
+        let server = fixture.start("tokio", Some(2), |context| run(context, Box::new(panicking_service())));
         check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
         // tokio interrupts a task after 128 operations.
-        check_flood_leaves_others_served("tokio", None, 128, |context, record| run(context, Echo(record)));
+        check_flood_leaves_others_served("tokio", None, 128, |context, record| run(context, Box::new(Echo(record))));
     }
 }

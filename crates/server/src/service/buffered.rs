@@ -1,8 +1,5 @@
 //! A layer between sockets and service, as in welsh2001's asynchronous sockets: it copies each packet into a buffer and passes
-//! it to the service through a queue. Only the mechanisms named `-buffered` use this layer, to measure its cost. As in welsh2001,
-//! they call it through a vtable ([`Erased`]).
-//!
-//! [`Erased`]: super::erased::Erased
+//! it to the service through a queue. Only the mechanisms named `-buffered` use this layer, to measure its cost.
 
 use std::collections::VecDeque;
 

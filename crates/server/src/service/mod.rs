@@ -1,7 +1,6 @@
 //! Services with simulated work, time limits and TLS, and the content of `http`.
 
 pub(crate) mod buffered;
-pub(crate) mod erased;
 pub(crate) mod folder;
 mod forward;
 #[cfg_attr(target_os = "illumos", path = "no_identity.rs")]
@@ -10,68 +9,71 @@ pub(crate) mod limits;
 pub(crate) mod tls;
 pub mod work;
 
-/// Makes the service of a [`crate::net::ServerContext`] and evaluates `$body` with it. `$body` is compiled for each service, and
-/// once for all services with TLS.
-macro_rules! with_service {
-    ($context:expr, |$service:ident| $body:expr) => {
-        match &$context.tls {
-            None => $crate::service::with_plain_service!($context, |$service| $body),
-            Some(tls) => {
-                use $crate::service::{erased::Erased, tls::WithTls};
-                let $service = $crate::service::with_plain_service!($context, |plain| {
-                    Erased::new(WithTls::new(plain, tls.clone()))
-                });
-                $body
-            }
-        }
-    };
-}
-
-/// Like [`with_service`], without TLS.
-macro_rules! with_plain_service {
-    ($context:expr, |$service:ident| $body:expr) => {{
-        use wire::ServiceSpec;
-        use $crate::service::{limits::WithLimits, unix_time_s, work::WithWork};
-        macro_rules! with {
-            ($plain:expr) => {{
-                let $service = WithWork::new($plain, $context.work, $context.stopping.clone());
-                $body
-            }};
-        }
-        let kv_config = |memory_max_bytes, item_max_bytes| wire::kv::KvConfig {
-            memory_max_bytes,
-            item_max_bytes,
-            pid: std::process::id(),
-        };
-        match *$context.service {
-            ServiceSpec::Fixed { request_bytes, response_bytes } => {
-                with!(wire::fixed::Fixed::new(request_bytes, response_bytes))
-            }
-            ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
-                with!(wire::kv::Kv::new(kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
-            }
-            ServiceSpec::Redis { memory_max_bytes, item_max_bytes } => {
-                with!(wire::redis::Redis::new(&kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
-            }
-            ServiceSpec::Http { .. } => {
-                let content = $context.content.clone().expect("`Server::start` has read the content");
-                let http = wire::http::Http::new(content, Box::new(unix_time_s));
-                with!(WithLimits::new(http, $context.limits, $context.workers.ticks()))
-            }
-            ServiceSpec::Stream(stream) => with!(wire::stream::Streaming::new(stream)),
-            // Datagrams have other loops; `Architecture` checks that the model has one.
-            ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
-        }
-    }};
-}
-
 use std::io;
 use std::sync::Arc;
 
-use wire::ServiceSpec;
-use wire::http::Content;
+use wire::http::{Content, Http};
+use wire::kv::{Kv, KvConfig};
+use wire::{Service, ServiceSpec, fixed, redis, stream};
 
-pub(crate) use {with_plain_service, with_service};
+use self::buffered::Buffered;
+use self::limits::WithLimits;
+use self::tls::WithTls;
+use self::work::WithWork;
+use crate::net::ServerContext;
+use crate::net::connection::Connect;
+
+/// Makes the service of a server. The accept thread must call this before it starts threads, like [`WithWork::new`].
+pub(crate) fn service(context: &ServerContext<'_>) -> io::Result<Box<dyn Connect>> {
+    build(context, false)
+}
+
+/// Like [`service`], below a layer that copies each packet.
+pub(crate) fn buffered_service(context: &ServerContext<'_>) -> io::Result<Box<dyn Connect>> {
+    build(context, true)
+}
+
+fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Connect>> {
+    let kv_config =
+        |memory_max_bytes, item_max_bytes| KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
+    Ok(match *context.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => {
+            layers(context, buffered, fixed::Fixed::new(request_bytes, response_bytes))
+        }
+        ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
+            layers(context, buffered, Kv::new(kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
+        }
+        ServiceSpec::Redis { memory_max_bytes, item_max_bytes } => {
+            let config = kv_config(memory_max_bytes, item_max_bytes);
+            layers(context, buffered, redis::Redis::new(&config, Box::new(unix_time_s)))
+        }
+        ServiceSpec::Http { .. } => {
+            let content = context.content.clone().expect("`Server::start` has read the content");
+            let http = Http::new(content, Box::new(unix_time_s));
+            layers(context, buffered, WithLimits::new(http, context.limits, context.workers.ticks()))
+        }
+        ServiceSpec::Stream(stream) => layers(context, buffered, stream::Streaming::new(stream)),
+        // Datagrams have other loops; `Architecture` checks that the model has one.
+        ServiceSpec::Udp { .. } => return Err(io::ErrorKind::Unsupported.into()),
+    })
+}
+
+/// Adds the layers that the server has.
+fn layers<S>(context: &ServerContext<'_>, buffered: bool, service: S) -> Box<dyn Connect>
+where
+    S: Service<Conn: Send> + Send + Sync + 'static,
+{
+    let service = WithWork::new(service, context.work, context.stopping.clone());
+    let Some(tls) = &context.tls else { return buffer(context, buffered, service) };
+    buffer(context, buffered, WithTls::new(service, tls.clone()))
+}
+
+fn buffer<S>(context: &ServerContext<'_>, buffered: bool, service: S) -> Box<dyn Connect>
+where
+    S: Service<Conn: Send> + Send + Sync + 'static,
+{
+    if buffered { Box::new(Buffered::new(service, context.service)) } else { Box::new(service) }
+}
 
 /// Reads the content of `http` into memory; `None` for other services. An error names the file that cannot be served.
 pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>> {

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixStream;
 
 use loom::thread;
 use rustix::net::sockopt;
-use wire::fixed::{Fixed, FixedConn};
+use wire::fixed::Fixed;
 
 use super::*;
+use crate::net::connection::Connect;
 use crate::readiness::Trigger;
 
 const REQUEST_BYTES: u32 = 2;
@@ -21,10 +22,10 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
     builder.check(move || {
         // Threads of a model cannot borrow; each run leaks some hundred bytes.
         let home: &'static Mailbox<Message> = Box::leak(Box::new(Mailbox::new().unwrap()));
-        let queues: Vec<Jobs<Job<'static, FixedConn>>> = (0..payloads).map(|_| Jobs::new()).collect();
+        let queues: Vec<Jobs<Job<'static>>> = (0..payloads).map(|_| Jobs::new()).collect();
         let queues: &'static [_] = queues.leak();
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
-        let threads: Vec<_> = queues.iter().map(|queue| thread::spawn(|| serve_all(queue, service))).collect();
+        let threads: Vec<_> = queues.iter().map(|queue| thread::spawn(|| serve_all(queue))).collect();
         let hand_off = HandOff::new(queues, home, ReadBudget::default());
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
@@ -35,16 +36,16 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
     });
 }
 
-fn serve_all(queue: &Jobs<Job<'static, FixedConn>>, service: &Fixed) {
-    assert_eq!(work(queue, service, ThreadControl::default(), &Counters::default()), Ended::Stopped);
+fn serve_all(queue: &Jobs<Job<'static>>) {
+    assert_eq!(work(queue, ThreadControl::default(), &Counters::default()), Ended::Stopped);
 }
 
 /// Acts as the network thread: reads and handles messages until the connection ends. Returns the number of bytes that the
 /// client received.
 fn serve_one(
     pieces: &[&[u8]],
-    service: &Fixed,
-    mut hand_off: HandOff<'_, 'static, FixedConn>,
+    service: &'static Fixed,
+    mut hand_off: HandOff<'_, 'static>,
     home: &Mailbox<Message>,
 ) -> usize {
     let (mut client, ours) = UnixStream::pair().unwrap();
@@ -53,7 +54,7 @@ fn serve_one(
     sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
     let (mut buffer, counters) = (ReadBuffer::new(ReadBudget::default()), Counters::default());
     let token = Token::LISTENER;
-    let mut tenant = Payload::<Fixed>::admit(&mut hand_off, ours.into(), token);
+    let mut tenant = hand_off.admit(ours.into(), token, service.connect());
     let (mut pieces, mut sent_bytes, mut action) = (pieces.iter(), 0, Action::Watch(Some(Interest::Read)));
     let mut messages: Vec<Message> = Vec::new();
     while action != Action::End {
@@ -63,11 +64,11 @@ fn serve_one(
                     Some(piece) => client.write_all(piece).unwrap(),
                     None => client.shutdown(std::net::Shutdown::Write).unwrap(),
                 }
-                hand_off.on_readable(&mut tenant, service, &mut buffer, &counters)
+                hand_off.on_readable(&mut tenant, &mut buffer, &counters)
             }
             Action::Watch(Some(Interest::Write)) => {
                 sent_bytes += read(&mut client);
-                hand_off.on_writable(&mut tenant, service, &counters)
+                hand_off.on_writable(&mut tenant, &counters)
             }
             _ => {
                 home.wait(Trigger::Level);
