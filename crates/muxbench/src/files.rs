@@ -13,7 +13,7 @@ use report::plot::svg;
 
 use crate::output;
 
-/// Writes figures, given by name, title and chart, as SVG and PNG.
+/// Writes figures, given by name, title and chart, as SVG and, with the feature `png`, also as PNG.
 pub fn write_figures<'a, T: AsRef<str>>(
     figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
@@ -25,10 +25,12 @@ pub fn write_figures<'a, T: AsRef<str>>(
         let name = name.as_ref();
         let svg = svg::svg(title.as_ref(), chart, architectures);
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
-        write(&folder.join(format!("{name}.png")), &svg::png(&svg)?)?;
+        #[cfg(feature = "png")]
+        write(&folder.join(format!("{name}.png")), &report::plot::png::png(&svg)?)?;
         names.push(name.to_owned());
     }
-    output::note(format_args!("figures in {} as SVG and PNG: {}", folder.display(), names.join(", ")));
+    let formats = if cfg!(feature = "png") { "SVG and PNG" } else { "SVG" };
+    output::note(format_args!("figures in {} as {formats}: {}", folder.display(), names.join(", ")));
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! Each layer uses only the layers listed before it.
 //! - [`mod@format`] writes numbers with their units
 //! - [`model`] has the statistics and the conclusions of runs, as plain data
-//! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG and PNG
+//! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG
 //! - [`html`] makes pages
 
 #![forbid(unsafe_code)]

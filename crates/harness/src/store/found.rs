@@ -106,8 +106,9 @@ fn record(trial: u32, text: &[u8], checksum: Option<u32>) -> Result<TrialRecord,
     if checksum.is_some_and(|checksum| checksum != crc32fast::hash(text)) {
         return Err("its record was changed".into());
     }
-    let record: TrialRecord =
-        serde_json::from_slice(text).map_err(|error| format!("its record is damaged ({error})"))?;
+    let damaged = |error: &dyn std::fmt::Display| format!("its record is damaged ({error})");
+    let text = str::from_utf8(text).map_err(|error| damaged(&error))?;
+    let record: TrialRecord = serde_json::from_str(text).map_err(|error| damaged(&error))?;
     if record.trial.index != trial {
         return Err(format!("its record is that of trial {}", record.trial.index));
     }

@@ -33,7 +33,7 @@ const NOT_FOR_PAGES: [&str; 7] = ["json", "explain", "csv", "markdown", "wide", 
   muxbench report results --html index.html
   muxbench report --explain                # with causes of the differences
   muxbench report gate.jsonl               # the gates of a history file
-  muxbench report --html --figures plots   # a page, and figures as SVG and PNG
+  muxbench report --html --figures plots   # a page, and figures as SVG
   muxbench report --paper kawai2008 --figure 6")]
 pub struct Args {
     /// Folder of a run [default: the newest under results/]
@@ -58,7 +58,7 @@ pub struct Args {
     /// A single file; `-` is standard output. The default is RUN/PAPER.html with --paper, and index.html for a folder of runs
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
-    /// Write each figure of the page as SVG and PNG
+    /// Write each figure of the page as SVG, and as PNG in builds with `--features png`
     #[arg(long, value_name = "DIR", conflicts_with_all = NOT_FOR_PAGES)]
     figures: Option<PathBuf>,
     /// Print the deviation of sends from even intervals

@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   muxbench reproduce kawai2008                  # all experiments, in minutes
   muxbench reproduce kawai2006 --full           # the paper's durations: hours
   muxbench reproduce maharjan2012 --figure 5.3  # one figure
-  muxbench reproduce welsh2001 --figures plots  # also figures as SVG and PNG
+  muxbench reproduce welsh2001 --figures plots  # also figures as SVG
   muxbench reproduce voras2009 --json > claims.json";
 
 /// Run the experiments of a paper, and check its claims
@@ -58,7 +58,7 @@ pub struct Args {
     /// It gets a folder for each experiment
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Write each figure to this folder, as SVG and PNG
+    /// Write each figure to this folder, as SVG, and as PNG in builds with `--features png`
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
     #[command(flatten)]

@@ -4,7 +4,7 @@
 //! - [`chart`]: a figure as plain data; [`plot_data`]: the data of a run that figures use
 //! - [`figures`]: a table of all figures of a run; [`trends`]: figures of many runs;
 //!   [`gate_history`]: figures of many gates
-//! - [`style`]: the look of each architecture; [`svg`]: figures as SVG and PNG
+//! - [`style`]: the look of each architecture; [`svg`]: figures as SVG; `png` renders them
 //!
 //! Figures use only the records of a run and read no samples. Medians of the window's parts show changes over time,
 //! and histograms contain every request.
@@ -13,6 +13,8 @@ pub mod chart;
 pub mod figures;
 pub mod gate_history;
 pub mod plot_data;
+#[cfg(feature = "png")]
+pub mod png;
 pub mod style;
 pub mod svg;
 pub mod trends;

@@ -1,10 +1,6 @@
-//! Figures as files: SVG, and PNG rendered from the SVG.
+//! Figures as SVG.
 
 use std::fmt::Write;
-use std::sync::Arc;
-
-use anyhow::Context;
-use resvg::{tiny_skia, usvg};
 
 use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, STEP_MAX, Series, Shape};
 use super::style::{self, Style};
@@ -24,8 +20,6 @@ const LINE: f64 = 24.0;
 const MARGIN: f64 = 16.0;
 /// The height of a row of intervals.
 const ROW: f64 = 26.0;
-/// The number of PNG pixels for each SVG pixel.
-const SCALE: f32 = 2.0;
 const INK: &str = "#22262b";
 const GRID: &str = "#dde0e4";
 
@@ -64,19 +58,6 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
         draw(&mut canvas, chart, panel, across, up);
     }
     canvas.0 + "</svg>\n"
-}
-
-/// Renders an SVG as PNG, with an embedded font, so that the fonts of the host make no difference.
-pub fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
-    let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..usvg::Options::default() };
-    let fonts = Arc::make_mut(&mut options.fontdb);
-    fonts.load_font_data(dejavu::sans::regular().to_vec());
-    fonts.set_sans_serif_family("DejaVu Sans");
-    let tree = usvg::Tree::from_str(svg, &options).context("invalid SVG")?;
-    let size = tree.size().to_int_size().scale_by(SCALE).context("a figure has no size")?;
-    let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).context("a figure has no size")?;
-    resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
-    Ok(pixels.encode_png()?)
 }
 
 /// SVG elements, in pixels.

@@ -10,7 +10,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::connection::{Connection, Next};
+use super::connection::{Connect, Connection, Next};
 use super::datagrams;
 use super::idle_sweep::IdleSweep;
 use super::payload::{HandOff, Message};
@@ -30,19 +30,25 @@ pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::completion::run::<M>(context);
     }
-    staged::run::<CompletionLoops<M>>(context, &*service(context)?)
+    run_service::<M>(context, &*service(context)?)
 }
 
-struct CompletionLoops<M>(PhantomData<M>);
+pub(crate) fn run_service<M: Completion>(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
+    staged::run(&CompletionLoops::<M>(PhantomData), context, service)
+}
+
+struct CompletionLoops<M>(PhantomData<fn() -> M>);
 
 impl<M: Completion> NetworkLoop for CompletionLoops<M> {
-    const NONBLOCKING: bool = false;
+    fn is_nonblocking(&self) -> bool {
+        false
+    }
 
-    fn inline(network: NetworkContext<'_>) -> io::Result<()> {
+    fn inline(&self, network: NetworkContext<'_>) -> io::Result<()> {
         CompletionLoop::<M>::new(network)?.run()
     }
 
-    fn hand_off<'a>(_: NetworkContext<'a>, _: HandOff<'_, 'a>) -> io::Result<()> {
+    fn hand_off<'a>(&self, _: NetworkContext<'a>, _: HandOff<'_, 'a>) -> io::Result<()> {
         // `Architecture` rejects this combination with the reason.
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -484,7 +490,7 @@ mod tests {
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {
-            let server = scope.spawn(|| staged::run::<CompletionLoops<Deaf>>(&context, &Fixed::new(1, 1)));
+            let server = scope.spawn(|| run_service::<Deaf>(&context, &Fixed::new(1, 1)));
             let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             client.shutdown(Shutdown::Write).unwrap();

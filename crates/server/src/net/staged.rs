@@ -66,18 +66,22 @@ impl<'a> NetworkContext<'a> {
     }
 }
 
-/// The network threads of a family of mechanisms.
-pub(super) trait NetworkLoop {
-    const NONBLOCKING: bool;
+/// The loop of a network thread over one mechanism. A thread calls it once, so the rest of this file is compiled only once.
+pub(super) trait NetworkLoop: Sync {
+    fn is_nonblocking(&self) -> bool;
 
     /// Runs with the payload stage in the network thread.
-    fn inline(network: NetworkContext<'_>) -> io::Result<()>;
+    fn inline(&self, network: NetworkContext<'_>) -> io::Result<()>;
 
     /// Runs with the payload stage in other threads.
-    fn hand_off<'a>(network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()>;
+    fn hand_off<'a>(&self, network: NetworkContext<'a>, payload: HandOff<'_, 'a>) -> io::Result<()>;
 }
 
-pub(super) fn run<F: NetworkLoop>(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
+pub(super) fn run(
+    network_loop: &dyn NetworkLoop,
+    context: &ServerContext<'_>,
+    service: &dyn Connect,
+) -> io::Result<()> {
     let stages = context.model.stages.expect("a model that multiplexes has stages");
     let threads = context.threads.unwrap_or_default();
     let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
@@ -109,7 +113,7 @@ pub(super) fn run<F: NetworkLoop>(context: &ServerContext<'_>, service: &dyn Con
     if in_accept && queues == 0 && tick.is_none() {
         // One thread for everything needs no mailbox.
         pin(&context.cpus.accept)?;
-        return F::inline(network);
+        return network_loop.inline(network);
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     let own = if context.accept.has_own_listeners() { networks } else { 0 };
@@ -178,7 +182,7 @@ pub(super) fn run<F: NetworkLoop>(context: &ServerContext<'_>, service: &dyn Con
             group.start(scope, &mut cursor, format!("network-{number}"), &cpus[number], move |counters| {
                 let own =
                     NetworkContext { listener, shares_listener, steering, stop: None, mailbox, counters, ..network };
-                run_network::<F>(own, queues, closings, admission).map(|()| Ended::Stopped)
+                run_network(network_loop, own, queues, closings, admission).map(|()| Ended::Stopped)
             })?;
         }
         // The end of this scope drops the sender, which stops the controllers.
@@ -195,11 +199,17 @@ pub(super) fn run<F: NetworkLoop>(context: &ServerContext<'_>, service: &dyn Con
         // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
         if in_accept {
-            return run_network::<F>(NetworkContext { mailbox: mailboxes.first(), ..network }, queues, None, admission);
+            return run_network(
+                network_loop,
+                NetworkContext { mailbox: mailboxes.first(), ..network },
+                queues,
+                None,
+                admission,
+            );
         }
         match closings {
             Some(closings) => hand_over_and_close(context, &mailboxes, closings, &started),
-            None if hands_over => hand_over(context, &mailboxes, F::NONBLOCKING, &started),
+            None if hands_over => hand_over(context, &mailboxes, network_loop.is_nonblocking(), &started),
             None => context.wait_for_stop(),
         }
     })?;
@@ -216,7 +226,8 @@ fn cpus_of_network(context: &ServerContext<'_>, number: usize) -> Vec<usize> {
 const OTHER_DESCRIPTORS: usize = 1024;
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
-fn run_network<'a, F: NetworkLoop>(
+fn run_network<'a>(
+    network_loop: &dyn NetworkLoop,
     network: NetworkContext<'a>,
     queues: &[Jobs<payload::Job<'a>>],
     closings: Option<&Mailbox<payload::Job<'a>>>,
@@ -226,9 +237,9 @@ fn run_network<'a, F: NetworkLoop>(
         Some(home) if !queues.is_empty() => {
             let hand_off = HandOff::new(queues, home, network.context.read_budget).admitted_by(admission);
             let coalesces = network.context.model.stages.is_some_and(|stages| stages.coalesces);
-            F::hand_off(network, if coalesces { hand_off.coalesced(closings) } else { hand_off })
+            network_loop.hand_off(network, if coalesces { hand_off.coalesced(closings) } else { hand_off })
         }
-        _ => F::inline(network),
+        _ => network_loop.inline(network),
     }
 }
 

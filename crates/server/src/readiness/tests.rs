@@ -392,7 +392,7 @@ fn flood_of_connects_leaves_others_served() {
         // listener. So the loop may accept `ACCEPTS` connections twice before it serves the first one.
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
-            run_service::<M, _>(context, &Echo(record))
+            run_service::<M>(context, &Echo(record))
         });
     }
     for_every_mechanism!(check);

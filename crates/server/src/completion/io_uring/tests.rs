@@ -319,7 +319,7 @@ fn datagram_without_room_is_not_sent() {
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Completion>(accepts_max: u64) {
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
-            run_service::<M, _>(context, &Echo(record))
+            run_service::<M>(context, &Echo(record))
         });
     }
     let accepts_max = 2 * ACCEPTS as u64;

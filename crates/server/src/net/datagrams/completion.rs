@@ -21,7 +21,7 @@ const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
-    workers::run(context, |worker| DatagramCompletionLoop::<M>::new(worker, &service)?.run())
+    workers::run(context, &|worker| DatagramCompletionLoop::<M>::new(worker, &service)?.run())
 }
 
 struct DatagramCompletionLoop<'a, M> {

@@ -114,7 +114,7 @@ impl SingleIo {
 
 pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = service(context)?;
-    workers::run(context, |worker| DatagramReadyLoop::<M>::new(worker, &service)?.run())
+    workers::run(context, &|worker| DatagramReadyLoop::<M>::new(worker, &service)?.run())
 }
 
 struct DatagramReadyLoop<'a, M> {

@@ -27,7 +27,10 @@ pub(super) struct Worker<'a> {
 }
 
 /// Calls `serve` in the calling thread or, for a model with network threads, in each of these, until the server must stop.
-pub(super) fn run(context: &ServerContext<'_>, serve: impl Fn(Worker<'_>) -> io::Result<()> + Sync) -> io::Result<()> {
+pub(super) fn run(
+    context: &ServerContext<'_>,
+    serve: &(dyn Fn(Worker<'_>) -> io::Result<()> + Sync),
+) -> io::Result<()> {
     let has_threads = context.model.has_network_threads();
     let threads = if has_threads { context.threads.unwrap_or_default().network.max(1) as usize } else { 1 };
     let started = &StartSignal::new(context, threads);
@@ -39,7 +42,7 @@ pub(super) fn run(context: &ServerContext<'_>, serve: impl Fn(Worker<'_>) -> io:
         pin(&context.cpus.accept)?;
         return serve(worker);
     }
-    let (group, serve) = (&ThreadGroup::new(context), &serve);
+    let group = &ThreadGroup::new(context);
     // Each thread has a stop descriptor of its own: `rt-signal` sends the signals of a descriptor to one thread.
     let stops = (0..threads).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
