@@ -58,7 +58,9 @@ pub struct Args {
     /// A single file; `-` is standard output. The default is RUN/PAPER.html with --paper, and index.html for a folder of runs
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
-    /// Write each figure of the page as SVG, and as PNG in builds with `--features png`
+    /// Write each figure of the page as SVG
+    ///
+    /// Builds with `--features png` also write PNG.
     #[arg(long, value_name = "DIR", conflicts_with_all = NOT_FOR_PAGES)]
     figures: Option<PathBuf>,
     /// Print the deviation of sends from even intervals

@@ -58,7 +58,9 @@ pub struct Args {
     /// It gets a folder for each experiment
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Write each figure to this folder, as SVG, and as PNG in builds with `--features png`
+    /// Write each figure to this folder, as SVG
+    ///
+    /// Builds with `--features png` also write PNG.
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
     #[command(flatten)]
