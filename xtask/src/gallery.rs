@@ -99,6 +99,14 @@ const SECTIONS: &[Section] = &[
         command: "muxbench reproduce welsh2001",
         source: Source::Paper,
     },
+    Section {
+        title: "hermes2025",
+        about: "How the kernel's programs give connections to workers.",
+        name: "hermes2025",
+        run: "reproduce-hermes2025-quick",
+        command: "muxbench reproduce hermes2025",
+        source: Source::Paper,
+    },
 ];
 
 /// Draws the sections whose runs are stored, and writes the page.

@@ -40,7 +40,7 @@ pub struct SetupArgs {
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>, help_heading = "Trials")]
     interleave: Option<Interleave>,
-    /// Length of the slices of interleaved trials [default: from the workload, 10ms or more]
+    /// Length of the slices of interleaved trials [default: from the workload]
     #[arg(long, value_name = "TIME", help_heading = "Trials")]
     slice: Option<Time>,
     /// Run the first architecture a second time: its ratio to the first shows the noise

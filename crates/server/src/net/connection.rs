@@ -24,6 +24,10 @@ pub trait Connect: Send + Sync {
     fn check_interval(&self) -> Option<Duration>;
 
     /// Returns [`Service::checks_max`].
+    #[cfg_attr(
+        not(any(feature = "compio", feature = "monoio")),
+        allow(dead_code, reason = "only their connections call it")
+    )]
     fn checks_max(&self) -> u32;
 }
 
