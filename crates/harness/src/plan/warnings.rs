@@ -30,7 +30,7 @@ pub(super) fn of_placement(
     let crowded: Vec<String> = crowded.map(|(architecture, threads)| format!("{architecture} ({threads})")).collect();
     if !crowded.is_empty() && !cpus.0.is_empty() {
         warnings.push(format!(
-            "some architectures have more threads than the server has CPUs ({cpus}), so threads wait for each other: {}; \
+            "some architectures have more threads than the server has CPUs (CPU {cpus}), so threads wait for each other: {}; \
              add CPUs (placement.server, --server-cpus), or choose fewer threads",
             crowded.join(", ")
         ));
