@@ -72,12 +72,11 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
              request | switches a request |\n|---|{}",
             "--:|".repeat(8)
         );
-        for (at, (beside, shares)) in comparisons(&names, is_separate).into_iter().enumerate() {
-            let window_s = args.seconds * if shares { beside.len() as f64 + 1.0 } else { 1.0 };
+        for (at, beside) in comparisons(&names, is_separate).into_iter().enumerate() {
             let flags = format!(
                 "--arch {BASE},{} {flags} --repeats {count} --ramp 300ms --warm-up 700ms --measure {:.0}ms",
                 beside.join(","),
-                1e3 * window_s
+                1e3 * args.seconds
             );
             let comparison = compare(&binary, &flags)?.pop().context("no comparison")?;
             let is_new = |row: &&Row| at == 0 || row.architecture != BASE;
@@ -92,15 +91,14 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Divides the architectures into comparisons with [`BASE`], of about equal size. The second value tells whether the servers share a
-/// window.
-fn comparisons(names: &[String], is_separate: bool) -> Vec<(Vec<String>, bool)> {
+/// Divides the architectures into comparisons with [`BASE`], of about equal size.
+fn comparisons(names: &[String], is_separate: bool) -> Vec<Vec<String>> {
     let spins = |name: &&String| is_separate || SPINNING.iter().any(|part| name.contains(part));
     let (alone, sharing): (Vec<&String>, Vec<&String>) = names.iter().partition(spins);
     let groups = sharing.len().div_ceil(BESIDE_MAX).max(1);
-    let sharing = sharing.chunks(sharing.len().div_ceil(groups).max(1)).map(|names| (names, true));
-    let all = sharing.chain([(&alone[..], false)]).filter(|(names, _)| !names.is_empty());
-    all.map(|(names, shares)| (names.iter().copied().cloned().collect(), shares)).collect()
+    let sharing = sharing.chunks(sharing.len().div_ceil(groups).max(1));
+    let all = sharing.chain([&alone[..]]).filter(|names| !names.is_empty());
+    all.map(|names| names.iter().copied().cloned().collect()).collect()
 }
 
 /// The ratio to [`BASE`] with its interval, or the verdict.
@@ -177,11 +175,11 @@ mod tests {
     #[test]
     fn spinning_servers_and_short_connections_share_no_window() {
         let all = names(&["io_uring", "io_uring-sqpoll", "poll"]);
-        let expected = vec![(names(&["io_uring", "poll"]), true), (names(&["io_uring-sqpoll"]), false)];
+        let expected = [names(&["io_uring", "poll"]), names(&["io_uring-sqpoll"])];
         assert_eq!(comparisons(&all, false), expected);
-        assert_eq!(comparisons(&all, true), [(all, false)]);
+        assert_eq!(comparisons(&all, true), [all]);
         let many: Vec<String> = (0..12).map(|at| at.to_string()).collect();
-        let sizes: Vec<usize> = comparisons(&many, false).iter().map(|(names, _)| names.len()).collect();
+        let sizes: Vec<usize> = comparisons(&many, false).iter().map(Vec::len).collect();
         assert_eq!(sizes, [6, 6]);
     }
 
