@@ -34,7 +34,7 @@ const HEADING: &str = "Gate";
 /// A build that is no slower fails in at most 5 % of gates, and one with a figure beyond its tolerance passes in at most 5 %.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench gate './old {port}' './new {port}' --service http --path / --allow-exec
+  muxbench gate './old {port}' './new {port}' --service http --allow-exec
   muxbench gate http://127.0.0.1:8080/ http://127.0.0.1:8081/ --rate 5000
   muxbench gate old new --exec old='...' --exec new='...' --allow-exec
   muxbench gate epoll io_uring --limit p50=3%,memory=off --budget 3min
