@@ -62,7 +62,7 @@ impl Description {
 
     /// Parses a line. `None` if another program sent it.
     pub fn read(line: &[u8]) -> Option<Self> {
-        serde_json::from_str(str::from_utf8(line).ok()?.strip_prefix(GREETING)?).ok()
+        serde_json::from_slice(line.strip_prefix(GREETING.as_bytes())?).ok()
     }
 
     /// Fails if the advertised size of a request exceeds `REQUEST_BYTES_MAX`.

@@ -84,7 +84,6 @@ fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
     }
     let path = folder.join("run.json");
     let written = fs::metadata(&path).and_then(|it| it.modified()).ok()?;
-    let begun =
-        files::read(&path).ok().and_then(|text| serde_json::from_str::<Begun>(str::from_utf8(&text).ok()?).ok());
+    let begun = files::read(&path).ok().and_then(|text| serde_json::from_slice::<Begun>(&text).ok());
     Some((begun.map_or(written, |it| it.started_at.into()), written))
 }

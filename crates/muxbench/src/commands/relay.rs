@@ -25,10 +25,7 @@ pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
     while rustix::io::read(io::stdin().as_fd(), &mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }
-    let config: RelayConfig = str::from_utf8(&line)
-        .map_err(anyhow::Error::from)
-        .and_then(|line| Ok(serde_json::from_str(line)?))
-        .context("cannot read the order on standard input")?;
+    let config: RelayConfig = serde_json::from_slice(&line).context("cannot read the order on standard input")?;
     let result = relay::run(&config, io::stdin().as_fd(), &mut |event| control::send(&event));
     Ok(control::exit_code(result, |error| RelayEvent::Failed { reason: format!("{error:#}") }))
 }
