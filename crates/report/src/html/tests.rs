@@ -240,3 +240,16 @@ fn figures_are_drawn_as_svg() {
         }
     }
 }
+
+#[cfg(feature = "png")]
+#[test]
+fn first_figure_is_rendered_as_png() {
+    use crate::plot::{chart::Chart, png::png};
+
+    let Drawn { architectures, figures } = drawn(&testkit::run());
+    let (figure, chart) = &figures[0];
+    let rendered = png(&svg::svg(figure.title, chart, &architectures)).unwrap();
+    assert_eq!(&rendered[..8], b"\x89PNG\r\n\x1a\n");
+    let blank = Chart { panels: Vec::new(), ..chart.clone() };
+    assert!(rendered.len() > png(&svg::svg("", &blank, &[])).unwrap().len());
+}
