@@ -26,9 +26,10 @@ const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 75_000;
 /// The shortest slice of a distributed run. Its guard is four times the largest error of a worker's clock, 1 ms.
 const SLICE_NS_FLEET: u64 = 20 * MS;
-/// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice.
+/// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice, for up
+/// to 4 ms with 100 processes on a slow host.
 const GAP_SHARE: u64 = 20;
-const CLOSED_GAP_SHARE: u64 = 4;
+const CLOSED_GAP_SHARE: u64 = 2;
 /// The longest round trip of a lab's network. Gaps and slices become as long.
 const ROUND_TRIP_NS_MAX: u64 = 20 * MS;
 /// The part of a slice that is its guard.
