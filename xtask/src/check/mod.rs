@@ -8,7 +8,7 @@ pub mod loom;
 pub mod sanitize;
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::process::Command;
 use std::thread;
 
@@ -52,13 +52,13 @@ const TESTS_OF_LANE: &str = "4";
 /// The number of tests of [`OTHERS`] that run at the same time. They only wait, for most of their time.
 const WAITING_TESTS: &str = "6";
 
-/// Format, lints, tests, documentation: must pass before a change is merged
+/// Format, lints, dependencies and tests: must pass before a change is merged
 #[derive(clap::Args, Debug)]
 pub struct Test {
     /// Only format, lints, unit tests and one check of each architecture; needs no other programs
     #[arg(long, conflicts_with = "every")]
     fast: bool,
-    /// Also every model with every mechanism, loom models, and links for other systems
+    /// Also every model with every mechanism, loom models, documentation, and links for other systems
     #[arg(long)]
     every: bool,
 }
@@ -71,6 +71,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     let failed = if test.fast { fast()? } else { whole(test.every)? };
     binaries::run_again(&failed)?;
     if test.every {
+        step(&mut cargo(DOCUMENTATION))?;
         loom::run()?;
         cross::link(&python::prepare()?)?;
     }
@@ -99,6 +100,7 @@ fn whole(every: bool) -> anyhow::Result<Vec<FailedTest>> {
     let mut alone = tool.clone();
     tool.iter_mut().for_each(|binary| binary.arguments.push("--skip=alone::"));
     alone.iter_mut().for_each(|binary| binary.arguments.push("alone::"));
+    let mut verdicts = Ok(Vec::new());
     let tested = beside(
         || binaries::run(tool, 1, &mut io::stdout()),
         |out| {
@@ -110,13 +112,12 @@ fn whole(every: bool) -> anyhow::Result<Vec<FailedTest>> {
                 }
                 binaries::run(others, 1, out)
             });
-            let documentation = step_to(&mut cargo(DOCUMENTATION), out).map(|()| Vec::new());
-            vec![units, others, documentation]
+            verdicts = built(VERDICTS, out);
+            vec![units, others]
         },
     );
     // These tests run alone, because others would take CPU time from their clients and servers.
-    let verdicts = binaries::build(&mut tests(VERDICTS)?)?;
-    let alone = binaries::run([alone, verdicts].concat(), 1, &mut io::stdout());
+    let alone = verdicts.and_then(|verdicts| binaries::run([alone, verdicts].concat(), 1, &mut io::stdout()));
     binaries::all(vec![tested, alone])
 }
 
@@ -161,13 +162,6 @@ fn cargo(arguments: &[&str]) -> Command {
 /// Prints the arguments of a cargo command and runs it, with its output on the terminal.
 fn step(command: &mut Command) -> anyhow::Result<()> {
     println!("== {}", name(command));
-    command::succeed(&name(command), command, "")
-}
-
-/// Runs a cargo command, with its arguments and its output in `out`.
-fn step_to(command: &mut Command, out: &mut File) -> anyhow::Result<()> {
-    writeln!(out, "== {}", name(command))?;
-    command.stdout(out.try_clone()?).stderr(out.try_clone()?);
     command::succeed(&name(command), command, "")
 }
 
