@@ -258,6 +258,7 @@ pub fn interleaved_run() -> Run {
             rounds: 276,
             left_out: 24,
             overrun: 0,
+            active_share: 0.25,
             p50_by_half_ns: [service_ns as u64; 2],
             blocks: (0..PARTS).map(block).collect(),
         });

@@ -50,7 +50,11 @@ impl<'a> Contestant<'a> {
     /// Whether responses arrived in the slices of other contestants, in more than a share of the rounds.
     pub(super) fn has_overrun(&self, share_max: f64) -> bool {
         let slices = self.observations.load.as_ref().and_then(|load| load.slices.as_ref());
-        slices.is_some_and(|slices| slices.overrun as f64 > share_max * slices.rounds as f64)
+        slices.is_some_and(|slices| {
+            // With gaps in most rounds, all are measured.
+            let measured = slices.rounds + if slices.left_out > slices.rounds { slices.left_out } else { 0 };
+            slices.overrun as f64 > share_max * measured as f64
+        })
     }
 
     fn server(&mut self) -> &mut Server<'a> {
@@ -317,7 +321,8 @@ fn merge(
 fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
     let share = |it: &fleet::Gathered| {
         let Account { config, machine, report, .. } = &it.account;
-        let used = report.cpu_ns as f64 / report.window_ns.max(1) as f64 / config.cpus.len().max(1) as f64;
+        let window = config.window_ns();
+        let used = report.cpu_ns as f64 / (window.end - window.start).max(1) as f64 / config.cpus.len().max(1) as f64;
         (machine.clone(), config.cpus.clone(), used)
     };
     let shares: Vec<Vec<_>> = reports.iter().map(|clients| clients.iter().map(share).collect()).collect();
@@ -350,8 +355,9 @@ mod tests {
     fn clients_of_other_contestants_are_no_other_programs() {
         let gathered = |machine: &str, cpus: &[usize], cpu_ns, cpus_used| {
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-            let config = LoadConfig { cpus: cpus.to_vec(), ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
-            let report = LoadReport { cpu_ns, window_ns: 1_000, ..crate::judge::tests::healthy() };
+            let phases = load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000, cool_down_ns: 0 };
+            let config = LoadConfig { cpus: cpus.to_vec(), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+            let report = LoadReport { cpu_ns, ..crate::judge::tests::healthy() };
             let account = Account { config, machine: machine.into(), place: String::new(), report, cpus_used };
             Gathered { account, samples: Draft { path: "/nonexistent".into(), is_kept: true } }
         };

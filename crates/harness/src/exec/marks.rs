@@ -42,12 +42,26 @@ pub(super) struct Observations {
 }
 
 impl Observations {
+    /// The counters of the window. A contestant works only in its own slices, so its window is their length.
     pub(super) fn counters(&self) -> Option<ServerCounters> {
-        let (start, end) = (&self.start.as_ref()?.server, &self.end.as_ref()?.server);
-        let counters = ServerCounters::between(self.ready.as_ref()?, self.connected.as_ref(), start, end);
-        // A contestant works only in its own slices, so its shares of CPUs refer to them.
-        let window_ns = counters.window_ns / u64::from(self.contestants.max(1));
+        let counters = self.of_whole_window()?;
+        let window_ns = (counters.window_ns as f64 * self.active_share()) as u64;
         Some(ServerCounters { moved: self.moved.clone(), window_ns, ..counters })
+    }
+
+    fn of_whole_window(&self) -> Option<ServerCounters> {
+        let (start, end) = (&self.start.as_ref()?.server, &self.end.as_ref()?.server);
+        Some(ServerCounters::between(self.ready.as_ref()?, self.connected.as_ref(), start, end))
+    }
+
+    /// The share of the window in which the contestant was active.
+    fn active_share(&self) -> f64 {
+        let slices = self.load.as_ref().and_then(|load| load.slices.as_ref());
+        slices.map_or(1.0 / self.contestants(), |slices| slices.active_share)
+    }
+
+    fn contestants(&self) -> f64 {
+        f64::from(self.contestants.max(1))
     }
 
     /// The longer delay of the two marks, in nanoseconds of the contestant's own slices, as its window.
@@ -65,19 +79,18 @@ impl Observations {
     /// The share of the server's CPUs that other processes took, and the CPU time of interrupts that the server's own time does
     /// not include. `None` if unknown, or if the clients ran on these CPUs too.
     pub(super) fn cpu_beside_server(&self, trial: &Trial, are_clients_remote: bool) -> Option<(f64, Option<u64>)> {
-        let counters = self.counters()?;
+        let counters = self.of_whole_window()?;
         let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
         let are_shared = client.is_empty() || cpus.iter().any(|cpu| client.contains(cpu));
         if are_shared && !are_clients_remote {
             return None;
         }
         let (shares, accounting) = (self.shares(cpus)?, interrupts::accounting()?);
-        let own_cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
-        let cpus_ns = own_cpus_ns * f64::from(self.contestants.max(1));
+        let cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
         let servers_ns = counters.totals.cpu_ns() + self.rivals_cpu_ns;
         let taken = shares.taken_by_others(servers_ns as f64 / cpus_ns, accounting);
         // Interrupts of all contestants' slices are alike.
-        let interrupts_ns = (shares.charged_to_nobody(accounting) * own_cpus_ns) as u64;
+        let interrupts_ns = (shares.charged_to_nobody(accounting) * cpus_ns / self.contestants()) as u64;
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 
@@ -85,6 +98,8 @@ impl Observations {
     pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
         let accounting = interrupts::accounting();
         let share = accounting.and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)));
+        // Interrupts of all contestants' slices are alike.
+        let share = share.map(|share| share / self.contestants() / self.active_share());
         let closed = self.load.as_mut().and_then(|load| load.closed.as_mut());
         if let (Some(interrupts), Some(closed)) = (share, closed) {
             let busy_share = closed.busy_share + interrupts * cpus.len() as f64 / f64::from(closed.cpus.max(1));

@@ -23,7 +23,8 @@ pub struct ServerSide<'a> {
 impl ServerSide<'_> {
     /// Returns the share of its CPUs that it used.
     pub(super) fn busy_share(&self) -> f64 {
-        self.counters.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)
+        // The counters are read a little before and after the window.
+        (self.counters.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)).min(1.0)
     }
 
     /// Tests whether it worked for at least this share of its CPUs' time. The CPU time of a spinning server proves no work.

@@ -35,6 +35,7 @@ mod tests {
     #[test]
     fn overruns_gaps_and_growing_queues_fail_checks() {
         let healthy = SliceReport {
+            active_share: 0.5,
             rounds: 100,
             left_out: 50,
             overrun: 25,

@@ -136,7 +136,9 @@ fn parts(record: &TrialRecord, figure: Figure) -> Option<Vec<f64>> {
         Figure::Rate if load.stream.is_some() => return None,
         Figure::Rate => {
             let block_s = load.window_ns as f64 / 1e9 / blocks.len() as f64;
-            blocks.iter().map(|block| block.completed as f64 / block_s).collect()
+            // A block without a response counts as half of one: its rate is low, not unknown.
+            let least = if blocks.iter().any(|block| block.completed > 0) { 0.5 } else { 0.0 };
+            blocks.iter().map(|block| (block.completed as f64).max(least) / block_s).collect()
         }
         Figure::CpuPerRequest => return None,
     })

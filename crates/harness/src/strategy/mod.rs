@@ -45,7 +45,8 @@ impl TrialOutcome {
                 Strategy::Advise(_) => matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed),
                 _ => sweep::is_past(record),
             },
-            contestants: slices.map_or(1, |slices| slices.contestants),
+            // A contestant without a report ended its heat, whose time no other record has.
+            contestants: slices.filter(|_| record.load.is_some()).map_or(1, |slices| slices.contestants),
             heat: blocks::heat(&record.trial),
             blocks,
             values,

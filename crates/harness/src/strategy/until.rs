@@ -41,8 +41,9 @@ pub(super) fn open<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<
 
 /// Tests whether the next repeat would end too late. The first repeat always runs.
 pub(super) fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
-    let Some(repeat) = open.iter().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
-    let next = open.iter().filter(|trial| trial.repeat == repeat && trial.infeasible.is_empty());
+    let can_run = || open.iter().filter(|trial| trial.infeasible.is_empty());
+    let Some(repeat) = can_run().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
+    let next = can_run().filter(|trial| trial.repeat == repeat);
     let next_ns: u64 = next.map(|trial| duration_ns(trial)).sum();
     elapsed_ns(outcomes) + next_ns > time_max_ns
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::samples::{self as figures, KernelFacts};
-use super::{BlockReport, ClosedReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
+use super::{BlockReport, ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
 use crate::config::{LoadConfig, Slices};
 
 /// The rounds of a block, if there are more rounds than blocks.
@@ -96,6 +96,21 @@ impl Joined {
         median.max(0) as u64 * self.measured
     }
 
+    /// Returns the share of the window in which the contestant was active: its slices, each until its last response or the end of its
+    /// gap.
+    fn active_share(&self, samples: &[Sample]) -> f64 {
+        let Slices { slice_ns, gap_ns, .. } = self.slices;
+        let mut active_ns = vec![slice_ns; self.measured as usize];
+        for sample in samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER) {
+            let Some((since_ns, Some(place))) = self.locate(sample.planned_ns) else { continue };
+            let end_ns = (since_ns + sample.complete_ns - sample.planned_ns).max(0) as u64;
+            let active_ns = &mut active_ns[place as usize];
+            *active_ns = end_ns.min(slice_ns + gap_ns).max(*active_ns);
+        }
+        let all_ns = active_ns.len().max(1) as u64 * self.slices.round_ns();
+        active_ns.iter().sum::<u64>().max(slice_ns) as f64 / all_ns as f64
+    }
+
     /// Returns the place of a request's slice, if the request was outstanding beyond the guard of the next slice.
     fn overran(&self, sample: &Sample) -> Option<u64> {
         let end_ns = (self.slices.slice_ns + self.slices.gap_ns + self.slices.guard_ns) as i64;
@@ -136,9 +151,10 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
         sent_in_time += u64::from(sample.sent_ns != Sample::NEVER && joined.join(sample.sent_ns).is_some());
     }
     let overrun = samples.iter().filter_map(|sample| joined.overran(sample)).collect::<BTreeSet<u64>>().len() as u64;
-    // A client works only in its own slices.
-    let busy = |share: f64| (share * f64::from(slices.contestants)).min(1.0);
+    let active_share = joined.active_share(samples);
+    let busy = |share: f64| (share / active_share).min(1.0);
     let known = |time: fn(&Sample) -> i64| whole.iter().filter(|sample| time(sample) != Sample::NEVER).count() as u64;
+    let unanswered = known(|sample| sample.sent_ns).saturating_sub(known(|sample| sample.complete_ns));
     let in_window = completed_by_part.iter().sum::<u64>();
     let pile_up = joined.pile_up(samples);
     let answered = config.rate_per_s.map_or(in_window, |_| known(|sample| sample.sent_ns).saturating_sub(pile_up));
@@ -151,6 +167,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
         rate_achieved_per_s: answered as f64 / window_s,
         completed_by_part: Some(completed_by_part),
         rate_sent_per_s: sent_in_time as f64 / window_s,
+        datagrams: report.datagrams.clone().map(|it| DatagramReport { lost: it.lost.min(unanswered), ..it }),
         outstanding: Outstanding { at_start: 0, at_end: pile_up, ..report.outstanding },
         late: Some(figures::late(&send_delay, &service, &whole)),
         receiver_busy_share: report.receiver_busy_share.map(busy),
@@ -164,6 +181,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             rounds: all_rounds - gaps,
             left_out: gaps,
             overrun,
+            active_share,
             p50_by_half_ns: halves(&joined, &whole),
             blocks: blocks(&joined, samples, &whole),
         }),
@@ -253,6 +271,7 @@ mod tests {
         assert_eq!(report.service.p50_by_part_ns, [5_000; PARTS], "2 to 9 us in each");
         let slices = report.slices.unwrap();
         assert_eq!((slices.rounds, slices.left_out, slices.overrun), (32, 0, 0));
+        assert!((slices.active_share - 0.5).abs() < 1e-9, "{}", slices.active_share);
         assert_eq!(slices.p50_by_half_ns, [3_000, 7_000]);
         let block = BlockReport {
             service_p50_ns: 5_000,

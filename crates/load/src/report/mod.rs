@@ -203,6 +203,10 @@ pub struct SliceReport {
     pub left_out: u64,
     /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
     pub overrun: u64,
+    /// The share of the window in which the contestant was active: its own slices, each until its last response. 0 in runs of older
+    /// versions.
+    #[serde(default)]
+    pub active_share: f64,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
     /// The figures of each block. A block is a number of consecutive rounds, the same for all contestants.

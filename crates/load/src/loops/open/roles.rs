@@ -49,7 +49,9 @@ pub fn one_loop<P: ClientProtocol>(
         }
         let sleep = |ns| receiver.sleep_precise(ns);
         if !late {
-            let planned = slices.sleep(clock, now, sleep).or_else(|| pause(clock, pacing, sender, now, sleep));
+            // A request that is partly written is finished beyond the end of the slice.
+            let planned = if sender.has_unsent() { None } else { slices.sleep(clock, now, sleep) };
+            let planned = planned.or_else(|| pause(clock, pacing, sender, now, sleep));
             planned.inspect(|planned| turns.slept(clock.now(), *planned));
         }
         receiver.wait(&mut events, 0);

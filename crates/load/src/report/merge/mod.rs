@@ -153,7 +153,8 @@ fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
         match common {
             0 => {}
             _ if common == cpus.len() && common == other.config.cpus.len() => {
-                ours += other.report.cpu_ns as f64 / other.report.window_ns as f64 / cpus.len() as f64;
+                let window = other.config.window_ns();
+                ours += other.report.cpu_ns as f64 / (window.end - window.start).max(1) as f64 / cpus.len() as f64;
             }
             _ => return None,
         }

@@ -14,6 +14,8 @@ pub mod replay;
 
 /// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
 const CLOSED_RATE_PER_S_MAX: u64 = 500_000;
+/// The most by which a pipeline multiplies this rate.
+const PIPELINE_FACTOR_MAX: u64 = 4;
 /// The most transactions that a closed loop keeps, in 160 MiB. Counts and histograms also include transactions beyond it.
 const CLOSED_COUNT_MAX: u64 = 4 << 20;
 
@@ -35,7 +37,8 @@ pub fn count_max(config: &LoadConfig) -> u64 {
         Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
         Schedule::Closed => {
             let window_ns = u128::from(config.phases.measure_ns);
-            let expected = (window_ns * u128::from(CLOSED_RATE_PER_S_MAX) / 1_000_000_000) as u64;
+            let rate_per_s_max = CLOSED_RATE_PER_S_MAX * u64::from(config.pipeline).clamp(1, PIPELINE_FACTOR_MAX);
+            let expected = (window_ns * u128::from(rate_per_s_max) / 1_000_000_000) as u64;
             (expected.min(CLOSED_COUNT_MAX) / u64::from(config.all_clients())).max(1)
         }
     };

@@ -302,5 +302,7 @@ fn same_seed_gives_same_requests() {
 fn closed_loop_memory_is_bounded_and_divided() {
     let closed = |measure_ms| LoadConfig { clients: 3, ..config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)) };
     assert_eq!(count_max(&closed(3_000)), 500_000);
+    assert_eq!(count_max(&LoadConfig { pipeline: 16, ..closed(3_000) }), CLOSED_COUNT_MAX / 3);
+    assert_eq!(count_max(&LoadConfig { pipeline: 2, ..closed(3_000) }), 1_000_000);
     assert_eq!(count_max(&closed(3_600_000)), CLOSED_COUNT_MAX / 3);
 }
