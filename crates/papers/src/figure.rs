@@ -224,7 +224,12 @@ pub fn is_plain(workload: &Workload) -> bool {
     workload.network.is_none() && has_plain_requests(workload)
 }
 
-/// Returns whether a workload has no simulated work, and uniform connection popularity.
+/// Returns whether a workload has no simulated work, uniform connection popularity, and only traffic that papers have.
 pub fn has_plain_requests(workload: &Workload) -> bool {
-    workload.work.is_none() && workload.popularity == Popularity::Uniform
+    workload.work.is_none() && workload.popularity == Popularity::Uniform && has_only_traffic_of_papers(workload)
+}
+
+/// Returns whether a workload has no TLS, no pipelining and no rate over time. No paper has these.
+pub fn has_only_traffic_of_papers(workload: &Workload) -> bool {
+    workload.tls.is_none() && workload.pipeline == 1 && workload.profile.is_none() && workload.trace.is_none()
 }

@@ -12,7 +12,7 @@ use crate::claims::{
     self, Axis, CONNECTION_SPREAD, CPU_PER_REQUEST, CPU_SPREAD, Claim, HUNG, Is, Metric, NEAR, SERVICE_MEAN,
     SERVICE_P99, STEERING, Statement,
 };
-use crate::figure::{Here, Kind, PaperFigure, Scale, published};
+use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, published};
 use crate::setup::{self, Setting};
 use report::model::deviation::DeviationOf;
 
@@ -50,7 +50,8 @@ const ORDER: f64 = 10.0;
 pub(super) const AVOIDED: f64 = 200.0 / 25.0 / NEAR;
 
 fn is_plain(workload: &Workload) -> bool {
-    workload.network.is_none() && workload.transport == Transport::Tcp && !workload.is_closed()
+    let is_open_over_tcp = workload.transport == Transport::Tcp && !workload.is_closed();
+    workload.network.is_none() && is_open_over_tcp && has_only_traffic_of_papers(workload)
 }
 
 /// Case 1.
@@ -204,6 +205,11 @@ fn with_levels(panel: Panel, printed: &[(String, f64)]) -> Panel {
     Panel { published: levels.collect(), ..panel }
 }
 
+/// The authors' value if no source quotes it: the paper itself was not at hand.
+const UNKNOWN: &str = "not known";
+/// The rates of the evaluation, of which only the names are known.
+const LOADS: &str = "light, medium and heavy load";
+
 /// The evaluation and the production data.
 pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
@@ -215,6 +221,10 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("32 worker processes, one for each CPU")
         .meaning("fewer workers have smaller deviations; threads instead of processes"),
     setup::ACCEPT.authors("exclusive, reuseport, hermes"),
+    setup::CLIENTS.authors(UNKNOWN).meaning("ours"),
+    setup::CONNECTIONS.authors(UNKNOWN).meaning("ours"),
+    setup::RATES.authors(LOADS).of(&["hermes2025-short", "hermes2025-mixed"]).meaning("ours"),
+    setup::RATES.authors(LOADS).of(&["hermes2025-busy"]).meaning("ours"),
     setup::TRAFFIC
         .authors("HTTP and TLS of 1500 tenants on some 10000 ports")
         .meaning("one port: exclusive's cost of many ports is missing"),
@@ -225,6 +235,9 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("workers that hang in production")
         .of(&["hermes2025-stall"])
         .meaning("one worker, at regular times"),
+    setup::PHASES.authors("production: two days; cases: not known").meaning("ours"),
+    setup::REPEATS.authors(UNKNOWN).meaning("intervals need three"),
+    setup::ORDER.authors(UNKNOWN).meaning("ours"),
 ];
 
 const fn of(servers: &'static [&'static str], metric: &'static Metric, case: Case, is: Is) -> Statement {

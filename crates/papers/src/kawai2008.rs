@@ -245,6 +245,7 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("ramp 30s, warm-up 30s, window 10min")
         .of(MEASURED)
         .meaning("a shorter window has wider intervals; --full runs the paper's phases"),
+    setup::REPEATS.authors("not stated").of(MEASURED).meaning("intervals need three"),
     setup::ORDER.authors(setup::SEPARATE).of(MEASURED).meaning(setup::INTERLEAVED),
 ];
 

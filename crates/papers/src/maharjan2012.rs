@@ -189,6 +189,10 @@ pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Op
             "The paper's rows are a run of epoll. resp_time is in ms and begins at the actual send, as httperf's does; net_io is in \
              KiB/s, errors in percent."
                 .into(),
+            "Table 4.4 of the thesis lists the number of simultaneous connections without errors. Neither the thesis nor this \
+             report has a result for it. `muxbench capacity --service http --arch select,poll,epoll --at-rate 10000` searches \
+             for it."
+                .into(),
         ],
     };
     let (json, csv) = (json!({ "tables": [{ "number": "4.9", "table": grid }] }), grid.csv());
@@ -228,6 +232,7 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("http, 100 requests on a connection")
         .of(&["maharjan2012-idle"])
         .meaning("connections last for the whole trial"),
+    setup::TRAFFIC.authors("not stated").of(UDP).meaning("ours"),
     setup::CONNECTIONS.authors("1000").of(HTTP),
     setup::IDLE.authors("0 to 15000").of(&["maharjan2012-idle"]).meaning("the text names only 5000 and 15000"),
     setup::PORTS.authors("10 to 5000").of(UDP).meaning("the text names only the ends"),
@@ -236,6 +241,10 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("until the last of 1000 connections has closed")
         .of(&["maharjan2012-http"])
         .meaning("a ramp and a warm-up, then at most 1000 connections, which may overlap"),
+    setup::SESSIONS
+        .authors("1000")
+        .of(&["maharjan2012-http"])
+        .meaning("with --quick the window ends before the last session; --full has all"),
     setup::PHASES.authors("not stated").of(&["maharjan2012-idle", "maharjan2012-udp"]).meaning("ours"),
     setup::REPEATS.authors("1").meaning("intervals need repeats, or blocks of interleaved trials"),
     setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),

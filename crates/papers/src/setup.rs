@@ -284,6 +284,17 @@ pub const PHASES: Aspect = Aspect {
     },
 };
 
+pub const SESSIONS: Aspect = Aspect {
+    name: "sessions in the window",
+    of: |_, run| {
+        each(run, |trial| {
+            let workload = &trial.workload;
+            let requests = workload.rate_per_s? * workload.phases.measure_ns as f64 / 1e9;
+            number((requests / f64::from(workload.requests_per_connection?)).round())
+        })
+    },
+};
+
 pub const REPEATS: Aspect = Aspect {
     name: "repeats",
     of: |_, run| {
@@ -326,7 +337,7 @@ mod tests {
             .into_iter()
             .filter_map(|row| (row.difference != "no").then_some(row.what))
             .collect();
-        let expected = ["hosts", "machine", "system", "clients", "client's wait for a send time"];
+        let expected = ["hosts", "machine", "system", "clients", "client's wait for a send time", "repeats"];
         assert!(differing.iter().all(|what| expected.iter().any(|name| what.starts_with(name))), "{differing:?}");
         let quick = rows("kawai2008", &[testkit::run_of_experiment("kawai2008-minimised")]);
         let phases = quick.iter().find(|row| row.what.starts_with("phases")).unwrap();
@@ -334,7 +345,21 @@ mod tests {
         assert!(phases.difference.starts_with("a shorter window"), "{phases:?}");
         let rates: Vec<&Compared> = quick.iter().filter(|row| row.what.starts_with("requests/s")).collect();
         let [rates] = rates.as_slice() else { panic!("experiments without runs have no rows: {rates:?}") };
-        assert_eq!((rates.authors, rates.here.as_str()), ("125, 500, 2000, 8000", "125, 500, 2000, 8000"));
+        assert_eq!((rates.authors, rates.here.as_str()), ("125, 500, 2000, 8000", "125, 8000"));
+        assert_eq!(rates.difference, "without 500, 2000");
+        let full = testkit::run_of_values("maharjan2012-http", |_| Some(testkit::Values::default()));
+        let sessions = rows("maharjan2012", &[full]).into_iter().find(|row| row.what.starts_with("sessions")).unwrap();
+        assert_eq!((sessions.here.as_str(), sessions.difference.as_str()), ("1000", "no"));
+    }
+
+    #[test]
+    fn every_set_up_has_the_basic_rows() {
+        for paper in crate::PAPERS {
+            for aspect in [HOSTS, SYSTEM, CLIENTS, TRAFFIC, PHASES] {
+                let has_row = paper.setup.iter().any(|row| row.aspect.name == aspect.name);
+                assert!(has_row, "{} has no row `{}`", paper.name, aspect.name);
+            }
+        }
     }
 
     #[test]

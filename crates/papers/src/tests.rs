@@ -503,6 +503,6 @@ fn interleaved_trials_are_named() {
     run.records.iter_mut().take(30).for_each(|record| record.trial.load.slices = slices);
     assert!(
         words(&run)
-            .contains("kawai2008-http: 30 of 45 trials are interleaved: all servers of a workload were up at once")
+            .contains("kawai2008-http: 30 of 60 trials are interleaved: all servers of a workload were up at once")
     );
 }

@@ -204,6 +204,7 @@ pub(super) const SETUP: &[Setting] = &[
     setup::SERVERS.authors("mt-buffered, poll-buffered, epoll-buffered").of(TO_10K),
     setup::SERVERS.authors("poll, epoll").of(IDLE),
     setup::QUEUE.authors("/dev/poll").meaning("both report changes in time independent of the number of connections"),
+    setup::CLIENTS.authors("not stated").meaning("ours"),
     setup::CONNECTIONS.authors("1 to 1000").of(CONNECTIONS).meaning("places on the graph's axis"),
     setup::CONNECTIONS.authors("1, 10, 100, 1000, 10000").of(TO_10K),
     setup::CONNECTIONS.authors("1").of(IDLE),

@@ -35,6 +35,7 @@ pub(super) const SETUP: &[Setting] = &[
     setup::CLIENTS
         .authors("5 clients with two threads")
         .meaning("with --quick fewer threads compete for CPUs; --full runs the paper's clients"),
+    setup::PACING.authors("yield").meaning("--full waits as the paper's client"),
     setup::SCHEDULE.authors("constant"),
     setup::CONNECTIONS.authors("400, 2000, 10000"),
     setup::ACTIVE.authors("1, 1/4, 1/16, 1/64"),
@@ -43,6 +44,7 @@ pub(super) const SETUP: &[Setting] = &[
     setup::PHASES
         .authors("window 3min")
         .meaning("the ramp and the warm-up are ours; a shorter window has fewer sends and wider intervals"),
+    setup::REPEATS.authors("not stated").meaning("intervals need three"),
     setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
 ];
 

@@ -6,6 +6,8 @@ mod values;
 use std::collections::BTreeMap;
 
 use harness::model::{Run, Trial, VerdictKind};
+use harness::spec::tls::Tls;
+use load::config::{RateProfile, Trace};
 use server::Accept;
 use stats::Histogram;
 use testkit::Values;
@@ -448,8 +450,11 @@ fn share_of_late_sends_has_an_additive_tolerance() {
 
 #[test]
 fn trials_unlike_the_papers_do_not_count() {
-    let changes: [(&str, fn(&mut Trial)); 10] = [
+    let changes: [(&str, fn(&mut Trial)); 19] = [
+        ("kawai2008", |it| it.workload.tls = Some(Tls::default())),
+        ("kawai2006", |it| it.workload.pipeline = 2),
         ("kawai2006", |it| it.workload.requests_per_connection = Some(1)),
+        ("maharjan2012", |it| it.workload.tls = Some(Tls::default())),
         ("maharjan2012", |it| it.workload.transport = harness::spec::transport::Transport::Unix),
         ("maharjan2012", |it| {
             it.workload.http.iter_mut().flat_map(|http| &mut http.targets).for_each(|it| it.body_bytes = Some(9))
@@ -461,6 +466,22 @@ fn trials_unlike_the_papers_do_not_count() {
         ("voras2009", |it| it.workload.think.mean_ns = 1),
         ("voras2009", |it| it.workload.requests_per_connection = Some(1)),
         ("voras2009", |it| it.load.clients = 3),
+        ("voras2009", |it| it.workload.pipeline = 2),
+        ("welsh2001", |it| it.workload.pipeline = 2),
+        ("hermes2025", |it| it.workload.tls = Some(Tls::default())),
+        ("hermes2025", |it| it.workload.pipeline = 2),
+        ("hermes2025", |it| it.workload.profile = Some(RateProfile::constant(1.0, 1_000_000_000))),
+        ("hermes2025", |it| {
+            it.workload.trace = Some(Trace {
+                file: "arrivals.csv".into(),
+                from_ns: 0,
+                length_ns: 1,
+                speed: 1.0,
+                requests: 1,
+                has_connections: false,
+                sizes: Vec::new(),
+            });
+        }),
     ];
     for (at, (name, change)) in changes.into_iter().enumerate() {
         let Published { paper, mut runs } = Published::of(name);
