@@ -80,7 +80,7 @@ fn wrong_input_of_a_race_names_a_remedy() {
     for (flags, words) in [
         ("--objective p98", "did you mean"),
         ("--objective p50,p50", "name each figure once"),
-        ("--objective errors", "expected one of p50, p90, p99, rate, cpu, memory"),
+        ("--objective errors", "expected one of p50, p90, p95, p99, rate, cpu, memory"),
         ("--objective p50*0", "a number above 0"),
         ("--limit p99", "as in p99=2ms"),
         ("--limit p99=2", "such as"),

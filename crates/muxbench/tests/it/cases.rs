@@ -1,14 +1,14 @@
 //! The list of test cases. A check is a separate case for each architecture, so a failure of one does not stop the rest.
 //!
 //! By default a check runs on its own selection of architectures, in which each model and each readiness mechanism occurs, and
-//! some of the completion mechanisms. If the environment has MUXBENCH_EVERY, the check runs on every architecture.
+//! some of the completion mechanisms. The conformance checks together run on all of these. If the environment has
+//! MUXBENCH_EVERY, the check runs on every architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use server::registry::MechanismRow;
 use server::spec::mechanism::Family;
 use server::{Accept, Architecture, DatagramOptions, Threads};
 use wire::ServiceSpec;
@@ -30,7 +30,7 @@ pub(crate) use case;
 const STAGES: &[&str] =
     &["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
 
-/// The most completion mechanisms in a selection: they share one loop and most of their code. Each check has others.
+/// The most completion mechanisms in a selection: they share one loop and most of their code. The next check has the next ones.
 const COMPLETIONS_MAX: usize = 4;
 
 /// One architecture for each kind of loop.
@@ -39,12 +39,20 @@ pub const KINDS: &[&str] = &["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/ep
 /// One architecture for each kind of loop whose threads accept.
 const STEERED: &[&str] = &["symped:2/epoll", "symped:2/epoll-et", "symped:2/io_uring", "seda-s:2/poll"];
 
+/// The architectures to which a check applies, and those on which it runs.
+struct Selection {
+    check: String,
+    all: Vec<Architecture>,
+    chosen: Vec<Architecture>,
+}
+
 /// All cases of the binary.
 pub struct Cases {
     /// Whether checks run on all architectures instead of a selection.
     every: bool,
     /// Architectures that can run here: each model with each of its mechanisms, runtimes also with two threads, and [`STAGES`].
     architectures: Vec<Architecture>,
+    selections: Vec<Selection>,
     checks: Vec<Trial>,
     tests: Vec<Trial>,
     alone: Vec<Trial>,
@@ -57,12 +65,20 @@ impl Cases {
         let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
         let stages = STAGES.iter().map(|name| name.parse().unwrap());
         let architectures: Vec<_> = all.iter().copied().chain(in_two).chain(stages).filter(can_run).collect();
-        Self { every, architectures, checks: Vec::new(), tests: Vec::new(), alone: Vec::new() }
+        let selections = Vec::new();
+        Self { every, architectures, selections, checks: Vec::new(), tests: Vec::new(), alone: Vec::new() }
     }
 
     /// Adds a test.
     pub fn once(&mut self, (name, test): (&str, fn())) {
         self.tests.push(trial(name.to_owned(), test));
+    }
+
+    /// Adds a slow test that runs only if the environment has MUXBENCH_EVERY.
+    pub fn every(&mut self, test: (&str, fn())) {
+        if self.every {
+            self.once(test);
+        }
     }
 
     /// Adds a test that measures, so no other test may run at the same time. Its name begins with `alone::`.
@@ -137,7 +153,8 @@ impl Cases {
     }
 
     fn select(&mut self, all: Vec<Architecture>, (name, check): (&str, impl Check)) {
-        let chosen = if self.every { all } else { select(all, name) };
+        let chosen = if self.every { all.clone() } else { select(&all, name, self.selections.len()) };
+        self.selections.push(Selection { check: name.to_owned(), all, chosen: chosen.clone() });
         self.add(chosen, (name, check));
     }
 
@@ -159,6 +176,9 @@ pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let mut cases = Cases::new(std::env::var_os("MUXBENCH_EVERY").is_some());
     add.iter().for_each(|add| add(&mut cases));
+    let (name, check) = case!(selections_have_each_model_and_mechanism);
+    let selections = cases.selections;
+    cases.tests.push(trial(name.to_owned(), move || check(&selections)));
     let at_once = arguments.test_threads;
     // A test may take a minute, a check takes seconds: begin with the tests, so that no thread is idle at the end.
     let together = cases.tests.into_iter().chain(cases.checks).collect();
@@ -191,21 +211,47 @@ fn is_possible(architecture: &Architecture, checked: Result<(), String>) -> bool
     checked.map_err(|reason| skipped(&format!("{architecture}: {reason}"))).is_ok()
 }
 
-/// Returns a selection of `all` in which each of its models and readiness mechanisms occurs, and [`COMPLETIONS_MAX`] completion
-/// mechanisms. First adds architectures whose model and mechanism (if any) are new, then those with one new part. The check's name determines the order of the candidates.
-fn select(mut all: Vec<Architecture>, check: &str) -> Vec<Architecture> {
+/// Checks that each check runs with each model and each readiness mechanism to which it applies, and that the conformance checks
+/// together run with each completion mechanism.
+fn selections_have_each_model_and_mechanism(selections: &[Selection]) {
+    let (mut all_completions, mut chosen_completions) = (BTreeSet::new(), BTreeSet::new());
+    for Selection { check, all, chosen } in selections {
+        assert_eq!(models(chosen), models(all), "{check}");
+        assert_eq!(mechanisms(chosen, Family::Readiness), mechanisms(all, Family::Readiness), "{check}");
+        if check.contains("::conformance::") {
+            all_completions.extend(mechanisms(all, Family::Completion));
+            chosen_completions.extend(mechanisms(chosen, Family::Completion));
+        }
+    }
+    assert_eq!(chosen_completions, all_completions);
+}
+
+/// Returns the names of the models of these architectures.
+fn models(architectures: &[Architecture]) -> BTreeSet<&'static str> {
+    architectures.iter().map(|it| it.model.name).collect()
+}
+
+/// Returns the names of the mechanisms of these architectures that belong to `family`.
+fn mechanisms(architectures: &[Architecture], family: Family) -> BTreeSet<&'static str> {
+    let rows = architectures.iter().filter_map(|it| it.mechanism);
+    rows.filter(|row| row.family == family).map(|row| row.name).collect()
+}
+
+/// Returns the selection of the check with this name and number. Each model and each readiness mechanism of `all` occurs in it,
+/// and [`COMPLETIONS_MAX`] completion mechanisms, which follow those of the check before. First adds architectures whose model
+/// and mechanism (if any) are new, then those with one new part. The check's name determines the order of the candidates.
+fn select(all: &[Architecture], check: &str, number: usize) -> Vec<Architecture> {
+    let mut all = all.to_vec();
     all.sort_by_cached_key(|architecture| {
         let mut hasher = DefaultHasher::new();
         (check, architecture.to_string()).hash(&mut hasher);
         hasher.finish()
     });
-    let mut completions = BTreeSet::new();
-    all.retain(|architecture| match architecture.mechanism {
-        Some(MechanismRow { name, family: Family::Completion, .. }) => {
-            completions.contains(name) || completions.len() < COMPLETIONS_MAX && completions.insert(*name)
-        }
-        _ => true,
-    });
+    let completions = mechanisms(&all, Family::Completion);
+    let count = COMPLETIONS_MAX.min(completions.len());
+    let completions = completions.iter().copied().cycle().skip(number * COMPLETIONS_MAX).take(count);
+    let completions: Vec<&str> = completions.collect();
+    all.retain(|it| it.mechanism.is_none_or(|row| row.family == Family::Readiness || completions.contains(&row.name)));
     let (mut models, mut mechanisms) = (BTreeSet::new(), BTreeSet::new());
     let mut chosen = BTreeMap::new();
     for needed in [2, 1] {

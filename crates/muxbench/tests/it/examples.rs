@@ -45,8 +45,13 @@ fn memcached_of_the_examples_responds_without_errors() {
     assert_runs("kv.toml", 3);
 }
 
+fn redis_server_of_the_examples_responds_without_errors() {
+    assert_runs("redis.toml", 3);
+}
+
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(web_servers_of_the_examples_respond_without_errors));
     cases.once(case!(memcached_of_the_examples_responds_without_errors));
+    cases.once(case!(redis_server_of_the_examples_responds_without_errors));
 }

@@ -31,11 +31,14 @@ fn observed(flags: &str, folder: &Path) -> (Value, Experiment) {
     client.wait().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let printed =
-        muxbench().arg("compare").arg(&file).args(["--arch", "epoll", "--print-experiment"]).output().unwrap();
+    (seen["observation"].clone(), printed(&file))
+}
+
+/// Returns a profile as `compare` reads and prints it.
+fn printed(file: &Path) -> Experiment {
+    let printed = muxbench().arg("compare").arg(file).args(["--arch", "epoll", "--print-experiment"]).output().unwrap();
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-    let printed = Experiment::parse(&String::from_utf8(printed.stdout).unwrap(), "printed").unwrap();
-    (seen["observation"].clone(), printed)
+    Experiment::parse(&String::from_utf8(printed.stdout).unwrap(), "printed").unwrap()
 }
 
 /// The largest relative error of a rate or a share, because the client sends late on a busy machine.
@@ -89,6 +92,85 @@ fn short_lived_connections_are_observed_exactly() {
     assert_eq!((workload.active.0[0].0, workload.idle.0[0]), (1.0, 0));
 }
 
+/// The server's port in the made-up capture.
+const PORT: u16 = 8080;
+
+/// Appends a packet with this many bytes of payload to a capture: a record's header, IPv4, and TCP.
+fn append(capture: &mut Vec<u8>, at_us: u32, is_request: bool, client: u16, sequence: u32, payload: u16) {
+    let ends: [([u8; 4], u16); 2] = [([10, 0, 0, 1], client), ([10, 0, 0, 2], PORT)];
+    let [(from, source), (to, target)] = if is_request { ends } else { [ends[1], ends[0]] };
+    let length = 40 + payload;
+    for word in [at_us / 1_000_000, at_us % 1_000_000, length.into(), length.into()] {
+        capture.extend(word.to_le_bytes());
+    }
+    // The version, the time to live, and the number of TCP.
+    capture.extend([0x45_u8, 0]);
+    capture.extend(length.to_be_bytes());
+    capture.extend([0_u8, 0, 0, 0, 64, 6, 0, 0]);
+    capture.extend(from);
+    capture.extend(to);
+    // The ports, the sequence number, and the flag ACK.
+    capture.extend(source.to_be_bytes());
+    capture.extend(target.to_be_bytes());
+    capture.extend(sequence.to_be_bytes());
+    capture.extend([0_u8, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    capture.extend(std::iter::repeat_n(b'x', payload.into()));
+}
+
+/// Returns a capture in the format pcap. Ten connections have twenty requests each. Requests have 100 bytes. Responses have
+/// 1000 to 1190 bytes, and follow after 300 µs.
+fn capture() -> Vec<u8> {
+    // Packets begin with their IPv4 header (228).
+    let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 228];
+    let mut capture: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();
+    let mut server = 1;
+    for round in 0..20_u16 {
+        let response = 1_000 + 10 * round;
+        for client in 0..10_u16 {
+            let at_us = u32::from(round) * 100_000 + u32::from(client) * 1_000;
+            append(&mut capture, at_us, true, 2_000 + client, 1 + 100 * u32::from(round), 100);
+            append(&mut capture, at_us + 300, false, 2_000 + client, server, response);
+        }
+        server += u32::from(response);
+    }
+    capture
+}
+
+fn capture_becomes_a_profile_with_exact_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pcap, file) = (folder.path().join("server.pcap"), folder.path().join("profile.toml"));
+    std::fs::write(&pcap, capture()).unwrap();
+    let port = PORT.to_string();
+    let source = ["--pcap", pcap.to_str().unwrap(), "--port", port.as_str()];
+    let output = observe(&[&source[..], &["--json", "--output", file.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (seen, requests) = (&seen["observation"], &seen["observation"]["requests"]);
+    assert!(seen["window_ns"] == 1_909_300_000_u64 && requests["count"] == 200, "{seen}");
+    assert!(requests["request"]["bytes"] == 100.0 && requests["request"]["is_constant"] == true, "{requests}");
+    assert!(requests["response"]["bytes"] == 1_095.0 && requests["response"]["is_constant"] == false, "{requests}");
+    let sizes = [
+        ("count", 200),
+        ("min_bytes", 1_000),
+        ("p50_bytes", 1_090),
+        ("p90_bytes", 1_170),
+        ("p95_bytes", 1_180),
+        ("p99_bytes", 1_190),
+        ("max_bytes", 1_190),
+    ];
+    for (key, expected) in sizes {
+        assert_eq!(requests["response"]["sizes"][key], expected, "{key}: {requests}");
+    }
+    let service_ns = seen["service"]["p95_ns"].as_f64().unwrap();
+    assert!((service_ns / 300e3 - 1.0).abs() < 0.002, "{seen}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("The key `response` is their mean."));
+    let workload = printed(&file).workload;
+    assert_eq!((workload.connections.0[0].get(), workload.active.0[0].0), (10, 1.0));
+    assert_eq!((workload.request.unwrap().0, workload.response.unwrap().0), (100, 1_095));
+    let text = String::from_utf8(observe(&source).stdout).unwrap();
+    assert!(text.contains("min 1000, p50 1090, p90 1170, p95 1180, p99 1190, max 1190 B"), "{text}");
+}
+
 fn unobservable_servers_are_reported_with_a_remedy() {
     let error = |arguments: &[&str]| {
         let output = observe(arguments);
@@ -124,5 +206,6 @@ fn unobservable_servers_are_reported_with_a_remedy() {
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(lasting_connections_are_observed_exactly));
     cases.alone(case!(short_lived_connections_are_observed_exactly));
+    cases.once(case!(capture_becomes_a_profile_with_exact_sizes));
     cases.once(case!(unobservable_servers_are_reported_with_a_remedy));
 }

@@ -301,17 +301,17 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
 fn idle_counts_connections_that_are_alive_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
-    let hold = |flags: &[&str], url: String, code: i32| {
+    let hold = |flags: &[&str], time: &str, code: i32| {
         let server = Serve::start_http(epoll, flags);
-        let url = url.replace("ADDRESS", &server.ip().to_string());
-        let arguments = ["idle", &url, "--connections", "7", "--time", "5s", "--json"];
+        let url = format!("http://{}/bytes/10", server.ip());
+        let arguments = ["idle", &url, "--connections", "7", "--time", time, "--json"];
         let report = json(&run(folder.path(), &arguments, code));
         server.stop();
         report
     };
-    let report = hold(&[], "http://ADDRESS/bytes/10".into(), 0);
+    let report = hold(&[], "500ms", 0);
     assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(7)), "{report}");
-    let report = hold(&["--keepalive-timeout", "100ms"], "http://ADDRESS/bytes/10".into(), 3);
+    let report = hold(&["--keepalive-timeout", "100ms"], "1s", 3);
     assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(0)), "{report}");
     assert_eq!(report["errors"]["reset"], 7, "{report}");
     let error = text(&run(folder.path(), &["idle", "--target", "127.0.0.1:9", "--service", "udp"], 1).stderr);

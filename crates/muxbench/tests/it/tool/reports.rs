@@ -238,18 +238,15 @@ fn public_tools_read_samples_and_histograms() {
 
 fn single_figure_runs_only_its_experiments() {
     let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().join("here/kawai2008-minimised");
-    let mut child = muxbench()
-        .args(["reproduce", "kawai2008", "--figure", "8", "--output", "here"])
-        .current_dir(folder.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    eventually("a trial is finished", || sampled_trials(&at) > 0);
-    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");
-    assert!(printed.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{printed}");
+    let stored = testkit::run_of_experiment("kawai2008-minimised");
+    let store = Store::create(&folder.path().join("here/kawai2008-minimised"), &stored.header).unwrap();
+    stored.records.iter().for_each(|record| store.commit(record).unwrap());
+    drop(store);
+    let reproduce = ["reproduce", "kawai2008", "--figure", "8", "--output", "here", "--quiet"];
+    let printed = text(&run(folder.path(), &reproduce, 0).stdout);
+    assert!(printed.contains("Figure 8. ") && printed.contains("Page: here/kawai2008-figure-8.html"), "{printed}");
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008-figure-8.html")).unwrap();
+    assert!(page.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"));
     assert!(!folder.path().join("here/kawai2008-http").exists(), "an experiment without this figure does not run");
 
     let base = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
@@ -261,7 +258,7 @@ fn single_figure_runs_only_its_experiments() {
     assert_eq!(figures["figures"][0]["number"], "8");
     assert!(figures["claims"].is_null());
     let csv = text(&report(&["--figure", "8", "--csv"], 0).stdout);
-    assert!(csv.starts_with("figure,panel,whose,series,x,y,") && csv.contains("\n8,500 requests/s,paper,"), "{csv}");
+    assert!(csv.starts_with("figure,panel,whose,series,x,y,") && csv.contains("\n8,125 requests/s,paper,"), "{csv}");
     let whole = text(&report(&[], 0).stdout);
     assert!(whole.contains("Figure 11. ") && whole.contains("Claims"), "{whole}");
     let pasted = text(&report(&["--figure", "8", "--markdown"], 0).stdout);
@@ -310,6 +307,8 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(printed.contains("### Claims\n") && !printed.contains("Page:"), "{printed}");
     assert!(notes.contains("Page: here/kawai2008.html"), "{notes}");
     assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
+    let printed = text(&reproduce(&["--full"], 1).stderr);
+    assert!(printed.contains("try another folder"), "{printed}");
     let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
     assert!(printed.contains("no data for Figure 10 of kawai2008"), "{printed}");
     let printed = text(&reproduce(&["--figure", "1"], 1).stderr);

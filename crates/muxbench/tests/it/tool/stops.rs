@@ -78,10 +78,10 @@ fn interrupted_reproduction_continues_in_further_calls() {
 
 fn signal_before_the_first_trial_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
-    failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
+    failed_run(&folder.path().join("over here/kawai2008-http"), "kawai2008-http");
     for signal in [Signal::INT, Signal::TERM] {
         let mut child = muxbench()
-            .args(["reproduce", "kawai2008", "--output", "here"])
+            .args(["reproduce", "kawai2008", "--output", "over here", "--figures", "plots"])
             .current_dir(folder.path())
             .stderr(Stdio::piped())
             .spawn()
@@ -89,18 +89,19 @@ fn signal_before_the_first_trial_is_not_lost() {
         let mut printed = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         printed.read_line(&mut line).unwrap();
-        assert!(line.contains("kawai2008-http, in here"), "{line}");
+        assert!(line.contains("kawai2008-http, in over here"), "{line}");
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let rest = std::io::read_to_string(printed).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-        assert!(rest.contains("Finish the run with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
+        let again = "muxbench reproduce kawai2008 --quick --output 'over here' --figures plots\n";
+        assert!(rest.contains(&format!("Finish the run with: {again}")), "{rest}");
     }
-    assert!(!folder.path().join("here/kawai2008.html").exists());
+    assert!(!folder.path().join("over here/kawai2008.html").exists());
 }
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(stopped_and_killed_run_keeps_trials_and_resumes));
-    cases.once(case!(interrupted_reproduction_continues_in_further_calls));
+    cases.every(case!(interrupted_reproduction_continues_in_further_calls));
     cases.once(case!(signal_before_the_first_trial_is_not_lost));
 }

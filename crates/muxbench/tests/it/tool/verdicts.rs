@@ -59,51 +59,6 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
     checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
 }
 
-fn violated_schedule_makes_trial_client_limited() {
-    let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 128);
-    let child = crate::common::load()
-        .args(["--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
-        .args([
-            "--connections",
-            "10",
-            "--rate",
-            "1000",
-            "--ramp",
-            "0",
-            "--warm-up",
-            "100ms",
-            "--measure",
-            "2s",
-            "--json",
-        ])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = crate::common::client_of(&child);
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    // Stop the client for 30 ms of every 60 ms. Each time it continues, it sends about 30 requests in a burst.
-    let violate = std::thread::spawn(move || {
-        for signal in [Signal::STOP, Signal::CONT].into_iter().cycle() {
-            if stopped.load(Relaxed) {
-                return rustix::process::kill_process(pid, Signal::CONT);
-            }
-            let _ = rustix::process::kill_process(pid, signal);
-            std::thread::sleep(std::time::Duration::from_millis(30));
-        }
-        Ok(())
-    });
-    let output = child.wait_with_output().unwrap();
-    stop.store(true, Relaxed);
-    let _ = violate.join().unwrap();
-    let result = json(&output);
-    let fit = check(&result["verdict"], "distance of the sends from their plan");
-    assert_eq!(fit["passed"], false, "{}", result["verdict"]);
-    assert!(fit["value"].as_f64() > fit["limit"].as_f64() && fit["p_value"].as_f64() < Some(0.01), "{fit}");
-    assert_eq!(result["verdict"]["kind"], "client-limited", "{}", result["verdict"]);
-    assert_eq!(output.status.code(), Some(3));
-}
-
 fn strict_accepts_only_valid_trials() {
     let folder = tempfile::tempdir().unwrap();
     // One of the two workloads has more connections than any host permits.
@@ -118,6 +73,5 @@ fn strict_accepts_only_valid_trials() {
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(overloaded_server_is_saturated_and_not_ranked));
     cases.alone(case!(client_without_cpu_time_is_client_limited));
-    cases.once(case!(violated_schedule_makes_trial_client_limited));
     cases.once(case!(strict_accepts_only_valid_trials));
 }
