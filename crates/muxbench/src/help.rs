@@ -132,8 +132,26 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
         "capacity",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
     ),
-    ("advise", &[("connections", "400"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
-    ("atlas", &[("connections", "50,400,2000"), ("ramp", "50ms"), ("warm_up", "100ms"), ("cool_down", "1s")]),
+    (
+        "advise",
+        &[
+            ("connections", "400"),
+            ("ramp", "50ms"),
+            ("warm_up", "100ms"),
+            ("measure", "from --budget"),
+            ("cool_down", "1s"),
+        ],
+    ),
+    (
+        "atlas",
+        &[
+            ("connections", "50,400,2000"),
+            ("ramp", "50ms"),
+            ("warm_up", "100ms"),
+            ("measure", "from --budget"),
+            ("cool_down", "1s"),
+        ],
+    ),
     (
         "overload",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
@@ -297,15 +315,17 @@ mod tests {
                 "atlas" => GRID_CONNECTIONS.map(|it| it.to_string()).join(","),
                 _ => connections[0].clone(),
             };
-            let mut expected = vec![
+            let measure = match of {
+                "advise" | "atlas" => "from --budget".to_owned(),
+                _ => phases.measure.to_string(),
+            };
+            let expected = [
                 ("connections", connections),
                 ("ramp", phases.ramp.to_string()),
                 ("warm_up", phases.warm_up.to_string()),
-                ("measure", phases.measure.to_string()),
+                ("measure", measure),
                 ("cool_down", phases.cool_down.to_string()),
             ];
-            // The window of a race follows from its budget.
-            expected.retain(|(flag, _)| !["advise", "atlas"].contains(&of) || *flag != "measure");
             let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
             assert_eq!(shown, expected, "{command}");
         }

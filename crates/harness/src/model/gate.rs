@@ -47,6 +47,8 @@ pub enum GateFigure {
     P50,
     /// The 90th percentile of the service time.
     P90,
+    /// The 95th percentile of the service time.
+    P95,
     /// The 99th percentile of the service time.
     P99,
     /// Responses per second.
@@ -61,10 +63,11 @@ pub enum GateFigure {
 
 impl GateFigure {
     /// All figures with their names and default tolerances. On a virtual machine, p99 measures the pauses of the host, which differ
-    /// by a factor of two from repeat to repeat; no gate can decide it.
-    pub const ALL: [(Self, &str, Option<f64>); 7] = [
+    /// by a factor of two from repeat to repeat; no gate can decide it. p95 has no default, because its noise is not recorded.
+    pub const ALL: [(Self, &str, Option<f64>); 8] = [
         (Self::P50, "p50", Some(0.025)),
         (Self::P90, "p90", Some(0.35)),
+        (Self::P95, "p95", None),
         (Self::P99, "p99", None),
         (Self::Rate, "rate", Some(0.05)),
         (Self::Cpu, "cpu", Some(0.1)),
@@ -83,7 +86,7 @@ impl GateFigure {
             Self::Errors => new - old,
             Self::Rate => (old / new).ln(),
             Self::Memory => ((new + MEMORY_FLOOR_BYTES) / (old + MEMORY_FLOOR_BYTES)).ln(),
-            Self::P50 | Self::P90 | Self::P99 | Self::Cpu => (new / old).ln(),
+            Self::P50 | Self::P90 | Self::P95 | Self::P99 | Self::Cpu => (new / old).ln(),
         }
     }
 
@@ -98,7 +101,7 @@ impl GateFigure {
             Self::Errors => 1.0 + score,
             Self::Rate => (-score).exp(),
             Self::Memory => ((1.0 + MEMORY_FLOOR_BYTES) * score.exp() - MEMORY_FLOOR_BYTES).max(0.0),
-            Self::P50 | Self::P90 | Self::P99 | Self::Cpu => score.exp(),
+            Self::P50 | Self::P90 | Self::P95 | Self::P99 | Self::Cpu => score.exp(),
         }
     }
 

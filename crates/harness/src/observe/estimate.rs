@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Distribution;
 
-use super::traffic::{Connection, Moves, OpenCounts, Traffic, Volume};
+use super::traffic::{Connection, Moves, OpenCounts, SizeDistribution, Traffic, Volume};
 
 /// The least size of a common unit, as a share of the mean segment. A smaller unit is a coincidence of sizes that vary.
 const UNIT_MIN: f64 = 0.5;
@@ -25,6 +25,10 @@ pub struct Observation {
     pub window_ns: u64,
     /// The connections.
     pub connections: Connections,
+    /// The bytes of payload that the server received, without retransmissions.
+    pub received_bytes: u64,
+    /// The bytes of payload that the server sent, without retransmissions.
+    pub sent_bytes: u64,
     /// The requests; `None` if data did not move in both directions.
     pub requests: Option<Requests>,
     /// The median round-trip time of the connections.
@@ -76,12 +80,14 @@ pub struct Requests {
 /// The messages in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Message {
-    /// The mean size.
+    /// The mean size in bytes.
     pub bytes: f64,
     /// Whether all messages have this size.
     pub is_constant: bool,
     /// The mean number of segments of a message.
     pub segments: f64,
+    /// The exact distribution of the sizes, from a capture, which has the boundaries of messages.
+    pub sizes: Option<SizeDistribution>,
 }
 
 /// The way in which messages of one direction are counted.
@@ -116,12 +122,22 @@ impl Counter {
         }
     }
 
-    /// Describes the messages by pairs of volume and number of messages, one pair for each connection.
-    fn message(self, connections: &[(Volume, u64)]) -> Message {
+    /// Describes the messages by their moves, and by pairs of volume and number of messages, one pair for each connection.
+    fn message(self, moves: &Moves, connections: &[(Volume, u64)]) -> Message {
         let (mut total, mut all) = (Volume::default(), 0_u64);
         for (volume, count) in connections {
             total += *volume;
             all += count;
+        }
+        let segments = total.segments as f64 / all as f64;
+        // Moves may lack rare sizes.
+        if self.has_turns && moves.count() >= total.turns {
+            let messages = self.unit.map_or_else(|| moves.clone(), |unit| moves.split(unit));
+            if let Some(sizes) = messages.sizes() {
+                let bytes = messages.bytes() as f64 / sizes.count as f64;
+                let is_constant = sizes.min_bytes == sizes.max_bytes;
+                return Message { bytes, is_constant, segments, sizes: Some(sizes) };
+            }
         }
         let mean = total.bytes as f64 / all as f64;
         let size = self.unit.unwrap_or(mean.round() as u64);
@@ -133,7 +149,7 @@ impl Counter {
             None => connections.len() >= CONNECTIONS_MIN && same as f64 >= SAME_MIN * connections.len() as f64,
         };
         let bytes = if is_constant { size as f64 } else { mean };
-        Message { bytes, is_constant, segments: total.segments as f64 / all as f64 }
+        Message { bytes, is_constant, segments, sizes: None }
     }
 }
 
@@ -151,8 +167,14 @@ impl Observation {
             total
         };
         let (received, sent) = (total(|it| it.received), total(|it| it.sent));
-        let of_received = Counter::of(&traffic.received, received, has_turns);
-        let of_sent = Counter::of(&traffic.sent, sent, has_turns);
+        let mut of_received = Counter::of(&traffic.received, received, has_turns);
+        let mut of_sent = Counter::of(&traffic.sent, sent, has_turns);
+        let has_several = |counter: Counter, moves: &Moves| counter.unit.is_some_and(|unit| moves.has_several(unit));
+        let is_pipelined = has_several(of_received, &traffic.received) && has_several(of_sent, &traffic.sent);
+        if has_turns && !is_pipelined {
+            // Each turn is a message, also if a few turns have another size than nearly all.
+            (of_received.unit, of_sent.unit) = (None, None);
+        }
         let by_received = |it: &Connection| of_received.count(it.received);
         let by_sent = |it: &Connection| of_sent.count(it.sent);
         let is_by_received = match (of_received.is_whole, of_sent.is_whole) {
@@ -175,8 +197,8 @@ impl Observation {
             Requests {
                 count,
                 rate_per_s: count as f64 * 1e9 / traffic.window_ns.max(1) as f64,
-                request: of_received.message(&moved(|it| it.received)),
-                response: of_sent.message(&moved(|it| it.sent)),
+                request: of_received.message(&traffic.received, &moved(|it| it.received)),
+                response: of_sent.message(&traffic.sent, &moved(|it| it.sent)),
                 short_lived_share: short_lived as f64 / count as f64,
                 per_connection: (!whole.is_empty()).then(|| whole.iter().sum::<u64>() as f64 / whole.len() as f64),
             }
@@ -191,6 +213,8 @@ impl Observation {
             pause_mean_ns: pause.map(|it| it.mean_ns).or_else(|| mean_pause(traffic, &connections, requests.as_ref()?)),
             unseen: unseen(traffic, requests.as_ref(), is_whole),
             connections,
+            received_bytes: received.bytes,
+            sent_bytes: sent.bytes,
             requests,
             pause,
             service,
@@ -248,7 +272,8 @@ fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec
              capture (--pcap) separates messages.",
         );
     }
-    if !(requests.request.is_constant && requests.response.is_constant) {
+    let has_single_sizes = |message: &Message| message.is_constant || message.sizes.is_some();
+    if !(has_single_sizes(&requests.request) && has_single_sizes(&requests.response)) {
         add("Single sizes: sizes vary, and only their means are known.");
     }
     add("Whether clients wait for responses (closed loop) or not: the profile sends at the observed rate (open loop).");
@@ -292,11 +317,12 @@ mod tests {
         let observed = observed(&traffic([50, 60, 0, 70]));
         let requests = observed.requests.unwrap();
         assert_eq!((requests.count, requests.rate_per_s), (180, 18.0));
-        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0 });
-        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0 });
+        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
+        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         let Connections { persistent, moved, active_share, .. } = observed.connections;
         assert_eq!((persistent, moved, active_share), (4, 3, Some(0.75)));
         assert_eq!(observed.round_trip_ns, Some(60));
+        assert_eq!((observed.received_bytes, observed.sent_bytes), (180 * 128, 180 * 10_000));
     }
 
     #[test]
@@ -346,8 +372,8 @@ mod tests {
         let observed = observed(&traffic);
         let requests = observed.requests.unwrap();
         assert_eq!((requests.per_connection, requests.short_lived_share), (Some(3.0), 49.0 / 50.0));
-        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0 });
-        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0 });
+        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
+        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         assert_eq!((observed.connections.opened, observed.connections.ended), (48, 49));
         assert_eq!(observed.pause_mean_ns, None);
     }

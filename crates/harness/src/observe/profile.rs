@@ -47,7 +47,8 @@ impl Observation {
     /// Returns an experiment as a file.
     pub fn text_of(&self, experiment: &Experiment) -> Result<String, String> {
         let text = toml::to_string(experiment).map_err(|error| error.to_string())?;
-        Ok(format!("# Written by `muxbench observe`. The keys are those of any experiment file.\n{text}"))
+        let means = self.requests.as_ref().map_or_else(String::new, means);
+        Ok(format!("# Written by `muxbench observe`. The keys are those of any experiment file.\n{means}{text}"))
     }
 }
 
@@ -56,6 +57,13 @@ impl Requests {
     pub fn is_short_lived(&self) -> bool {
         self.short_lived_share > 0.5
     }
+}
+
+/// Returns comments about the sizes that are means.
+fn means(requests: &Requests) -> String {
+    let varied = [("request", &requests.request), ("response", &requests.response)];
+    let varied = varied.into_iter().filter(|(_, message)| !message.is_constant);
+    varied.map(|(key, _)| format!("# The sizes of {key}s vary. The key `{key}` is their mean.\n")).collect()
 }
 
 /// Returns the number of connections that stayed open and silent.
@@ -104,6 +112,18 @@ mod tests {
         assert_eq!((workload.request, workload.response), (Some(Size(300)), Some(Size(20_000))));
         assert_eq!(workload.rate.as_ref().unwrap().0, [Rate(750.0)]);
         let text = observed.text_of(&experiment).unwrap();
+        assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
+        assert!(!text.contains("is their mean"), "{text}");
+    }
+
+    #[test]
+    fn profile_states_which_sizes_are_means() {
+        let mut observed = observed(vec![connection(50); 30]);
+        observed.requests.as_mut().unwrap().response.is_constant = false;
+        let experiment = observed.experiment().unwrap();
+        let text = observed.text_of(&experiment).unwrap();
+        assert!(text.contains("\n# The sizes of responses vary. The key `response` is their mean.\n"), "{text}");
+        assert!(!text.contains("sizes of requests"), "{text}");
         assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
     }
 

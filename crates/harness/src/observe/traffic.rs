@@ -99,6 +99,25 @@ pub struct OpenCounts {
     pub max: usize,
 }
 
+/// The exact distribution of the sizes of messages, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SizeDistribution {
+    /// The number of messages.
+    pub count: u64,
+    /// The smallest size in bytes.
+    pub min_bytes: u64,
+    /// The median size in bytes.
+    pub p50_bytes: u64,
+    /// The 90th percentile in bytes.
+    pub p90_bytes: u64,
+    /// The 95th percentile in bytes.
+    pub p95_bytes: u64,
+    /// The 99th percentile in bytes.
+    pub p99_bytes: u64,
+    /// The largest size in bytes.
+    pub max_bytes: u64,
+}
+
 /// The number of different sizes that [`Moves`] counts.
 const SIZES_MAX: usize = 50_000;
 /// The number of frequent sizes from which [`Moves::unit`] derives its candidates.
@@ -129,9 +148,56 @@ impl Moves {
         self.segment_max = Some(lowest).filter(|bytes| *bytes > 0);
     }
 
+    /// Returns the number of moves.
+    pub fn count(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
     /// Returns the sum of all sizes.
     pub fn bytes(&self) -> u64 {
         self.counts.iter().map(|(bytes, count)| bytes * count).sum()
+    }
+
+    /// Tests whether any move has several messages of this size.
+    pub fn has_several(&self, unit: u64) -> bool {
+        self.counts.keys().any(|bytes| *bytes > unit && bytes.is_multiple_of(unit))
+    }
+
+    /// Returns the moves with each multiple of `unit` split into moves of this size.
+    pub fn split(&self, unit: u64) -> Self {
+        let mut split = Self { segment_max: self.segment_max, ..Self::default() };
+        for (&bytes, &count) in &self.counts {
+            let parts = if bytes.is_multiple_of(unit) { bytes / unit } else { 1 };
+            *split.counts.entry(bytes / parts).or_default() += count * parts;
+        }
+        split
+    }
+
+    /// Returns the distribution of the sizes; `None` without moves.
+    pub fn sizes(&self) -> Option<SizeDistribution> {
+        let (&min_bytes, _) = self.counts.first_key_value()?;
+        let (&max_bytes, _) = self.counts.last_key_value()?;
+        let count = self.count();
+        let quantile = |q: f64| {
+            let rank = (q * count as f64).ceil() as u64;
+            let mut at_most = 0;
+            for (&bytes, &number) in &self.counts {
+                at_most += number;
+                if at_most >= rank {
+                    return bytes;
+                }
+            }
+            max_bytes
+        };
+        Some(SizeDistribution {
+            count,
+            min_bytes,
+            p50_bytes: quantile(0.5),
+            p90_bytes: quantile(0.9),
+            p95_bytes: quantile(0.95),
+            p99_bytes: quantile(0.99),
+            max_bytes,
+        })
     }
 
     /// Returns the largest size of which nearly all moves are multiples: the size of a message, if all messages have one size.
@@ -173,6 +239,25 @@ mod tests {
         assert_eq!(moves([128; 50]).unit(), Some(128));
         assert_eq!(moves((0..300).map(|at| 128 * (48 + at % 5))).unit(), Some(128), "no interval has a single message");
         assert_eq!(moves((0..100).map(|at| if at < 4 { 77 } else { 10_240 })).unit(), Some(10_240), "four were cut");
+    }
+
+    #[test]
+    fn sizes_have_exact_percentiles() {
+        let sizes = moves((1..=200).rev().map(|at| 10 * at)).sizes().unwrap();
+        assert_eq!((sizes.count, sizes.min_bytes, sizes.max_bytes), (200, 10, 2_000));
+        assert_eq!([sizes.p50_bytes, sizes.p90_bytes, sizes.p95_bytes, sizes.p99_bytes], [1_000, 1_800, 1_900, 1_980]);
+        let one = moves([7]).sizes().unwrap();
+        assert_eq!([one.min_bytes, one.p50_bytes, one.p99_bytes, one.max_bytes], [7; 4]);
+        assert_eq!(Moves::default().sizes(), None);
+    }
+
+    #[test]
+    fn multiples_of_the_unit_are_split() {
+        let several = moves([100, 300, 300, 70]);
+        assert!(several.has_several(100) && !moves([100, 70, 170]).has_several(100));
+        let split = several.split(100);
+        assert_eq!((split.count(), split.bytes(), split.sizes().unwrap().min_bytes), (8, 770, 70));
+        assert_eq!(split.sizes().unwrap().max_bytes, 100);
     }
 
     #[test]

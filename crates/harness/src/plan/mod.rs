@@ -158,6 +158,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
     warnings.extend(warnings::of_targets(&found.targets, &placement));
+    warnings.extend(warnings::of_content(experiment, &loads));
     let mut lab = None;
     if let (Some(network), Some(Ok(applied))) = (network(experiment), &kernel.network) {
         lab = Some(format!("{network}: {}", applied.words()));

@@ -602,6 +602,33 @@ fn shared_cpu_or_core_causes_a_warning() {
 }
 
 #[test]
+fn built_in_servers_without_the_content_cause_a_warning() {
+    let warnings = |servers: &str, http: &str| {
+        let text = format!(
+            "architectures = [{servers}]\n[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[workload]\nservice = \"http\"\n{http}\n"
+        );
+        let experiment = Experiment::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+        plan(&experiment, &Host::made_up()).unwrap().warnings.join("\n")
+    };
+    let mixed = "\"epoll\", \"exec:it\"";
+    for (http, words) in [
+        ("http.paths = \"/?a=1\"", "answer /?a=1 with a small page of their own, so"),
+        ("http.paths = [\"/bytes/1\", \"/a\"]", "answer /a with 404, so"),
+    ] {
+        let warned = warnings(mixed, http);
+        assert!(warned.contains(words) && warned.contains("--folder"), "{warned}");
+    }
+    for (servers, http) in [
+        (mixed, ""),
+        (mixed, "http.paths = \"/bytes/1\""),
+        (mixed, "http = { paths = \"/\", folder = \"/\" }"),
+        ("\"exec:it\"", "http.paths = \"/\""),
+    ] {
+        assert!(!warnings(servers, http).contains("built-in servers"), "{http}");
+    }
+}
+
+#[test]
 fn stacks_need_mappings() {
     let Some(model) = server::registry::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
         println!("no model with a stack per connection is compiled in");

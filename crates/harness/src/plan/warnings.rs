@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
+use load::LoadConfig;
 use server::spec::mechanism::Spins;
 use server::{Accept, Architecture, TargetConfig};
+use wire::ServiceSpec;
 
 use crate::host::placement;
 use crate::model::network::{Applied, Links};
@@ -125,6 +127,22 @@ pub(super) fn of_targets(
             ),
         })
     })
+}
+
+/// Returns a warning if built-in servers of `http` lack the content of the other servers. All loads have the same requests.
+pub(super) fn of_content(experiment: &Experiment, loads: &[LoadConfig]) -> Option<String> {
+    let load = loads.first().filter(|load| load.service == ServiceSpec::Http { folder: None })?;
+    let (ours, others): (Vec<_>, Vec<_>) = experiment.architectures.0.iter().partition(|it| it.ours().is_some());
+    let is_mixed = !ours.is_empty() && !others.is_empty();
+    let mut requests = load.http.iter().filter(|_| is_mixed).flat_map(|http| &http.targets);
+    let path = &requests.find(|request| !request.path.starts_with("/bytes/"))?.path;
+    // The query does not select the content.
+    let has_page = matches!(path.split('?').next(), Some("/" | "/index.html"));
+    let answer = if has_page { "a small page of their own" } else { "404" };
+    Some(format!(
+        "without a folder, built-in servers answer {path} with {answer}, so their responses differ from those of the other \
+         servers; give them the same files (workload.http.folder, --folder), or use URLs without a path and --response SIZE"
+    ))
 }
 
 /// Returns warnings about the limits of a lab.

@@ -85,6 +85,7 @@ pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
         _ if !is_usable => None,
         GateFigure::P50 => time(0.5, Percentile::P50),
         GateFigure::P90 => time(0.9, Percentile::P90),
+        GateFigure::P95 => time(0.95, Percentile::P95),
         GateFigure::P99 => time(0.99, Percentile::P99),
         GateFigure::Rate => of(Figure::Rate),
         GateFigure::Cpu => of(Figure::CpuPerRequest),

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use harness::host::Host;
-use harness::model::{AdviseGoal, Run, RunHeader, Strategy};
+use harness::model::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::plan::Plan;
-use harness::spec::units::{Rate, Time};
+use harness::spec::units::{Rate, Share, Size, Think, Time};
 use harness::spec::{Candidate, Experiment, OneOrMany};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
@@ -45,8 +45,8 @@ const CONFIRM: &str = "confirm.toml";
 #[command(after_help = "Examples:
   muxbench advise profile.toml                     # see observe
   muxbench advise -c 1k -r 5k --objective cpu --limit p99=2ms
-  muxbench advise --objective p99*2,cpu --budget 5min
-  muxbench advise --target nginx=http://127.0.0.1:8080/1k.bin --arch all
+  muxbench advise --objective 'p99*2,cpu' --budget 5min
+  muxbench advise --target nginx=http://127.0.0.1:8080/1k.bin --folder ./public
   muxbench advise --exec 'go=./server {port}' --arch epoll,tokio --allow-exec
   muxbench advise --schedule closed --objective rate --arch threads")]
 pub struct Args {
@@ -186,24 +186,59 @@ fn places(folder: &Path, run: &Run, confirms: bool) -> String {
     if !confirms {
         return results;
     }
-    let words = |words: &[&str]| format::command(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
     let trials = &run.header.trials;
     let has_commands = trials.iter().any(|trial| matches!(trial.architecture, Candidate::Exec(_)));
     let allow = if has_commands { " --allow-exec" } else { "" };
-    let confirm = words(&["muxbench", "compare", &folder.join(CONFIRM).display().to_string()]);
+    let confirm =
+        format::command(&["muxbench".to_owned(), "compare".to_owned(), folder.join(CONFIRM).display().to_string()]);
     let workload = trials.first().map(|trial| &trial.workload);
-    let flags = workload.map_or_else(String::new, |it| {
-        let rate = it.rate_per_s.map_or(" --schedule closed".to_owned(), |rate| format!(" -r {rate}"));
-        format!("-c {}{rate} --service {}", it.connections, it.service.name())
-    });
+    // The commands of a gate serve no datagrams.
+    let Some(workload) = workload.filter(|it| it.service.ports().is_none()) else {
+        return format!("Next: confirm the answer\n  {confirm}{allow}\n{results}");
+    };
+    let has_external = trials.iter().any(|trial| trial.architecture.ours().is_none());
     format!(
         "Next: confirm the answer, then test your new server against the old one\n  {confirm}{allow}\n  muxbench gate './old \
-         {{port}}' './new {{port}}' --allow-exec \\\n    {flags}\n{results}"
+         {{port}}' './new {{port}}' --allow-exec \\\n    {}\n{results}",
+        gate_flags(workload, has_external)
     )
+}
+
+/// Returns the flags of a gate under a workload. `has_external` says whether external servers answered its requests.
+fn gate_flags(workload: &Workload, has_external: bool) -> String {
+    // No other server speaks `fixed`, unless it was written for muxbench.
+    let sizes = workload.service.fixed();
+    let is_replaced = sizes.is_some() && !has_external;
+    let (request, response) = sizes.filter(|_| !is_replaced).unzip();
+    let service = if is_replaced { "http" } else { workload.service.name() };
+    // Only muxbench's own servers have generated pages.
+    let path = workload.http.as_ref().and_then(|http| http.targets.first()).map(|target| target.path.as_str());
+    let path = path.filter(|path| !path.starts_with("/bytes/")).unwrap_or("/");
+    let size = |bytes: u32| Size(bytes).to_string();
+    let flags = [
+        ("-c", Some(workload.connections.to_string())),
+        ("-r", workload.rate_per_s.map(|rate| rate.to_string())),
+        ("--schedule", workload.is_closed().then(|| "closed".to_owned())),
+        ("--think", (!workload.think.is_none()).then(|| Think(workload.think).to_string())),
+        ("--pipeline", (workload.pipeline > 1).then(|| workload.pipeline.to_string())),
+        ("--requests-per-connection", workload.requests_per_connection.map(|count| count.to_string())),
+        ("--active", (workload.active < 1.0).then(|| Share(workload.active).to_string())),
+        ("--idle", (workload.idle > 0).then(|| workload.idle.to_string())),
+        ("--service", Some(service.to_owned())),
+        ("--request", request.map(size)),
+        ("--response", response.map(size)),
+        ("--path", (service == "http").then(|| path.to_owned())),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let note = if is_replaced { "  # if your server speaks HTTP" } else { "" };
+    format::command(&given.flatten().collect::<Vec<_>>()) + note
 }
 
 #[cfg(test)]
 mod tests {
+    use load::config::{HttpTarget, HttpTraffic, Schedule};
+    use wire::ServiceSpec;
+
     use super::*;
 
     #[test]
@@ -217,13 +252,35 @@ mod tests {
         let places = places(Path::new("results/x"), &run, true);
         for words in [
             "  muxbench compare results/x/confirm.toml\n",
-            "  muxbench gate './old {port}' './new {port}' --allow-exec \\\n    -c 400 -r 200 --service fixed\n",
+            "  muxbench gate './old {port}' './new {port}' --allow-exec \\\n    -c 400 -r 200 --service http --path /  # if",
         ] {
             assert!(places.contains(words), "{places}");
         }
         let mut empty = run;
         empty.records.clear();
         assert!(!write_confirmation(folder.path(), &empty).unwrap());
+    }
+
+    #[test]
+    fn gate_has_the_flags_of_the_workload() {
+        let mut workload = testkit::advise_run(30).header.trials.remove(0).workload;
+        assert_eq!(gate_flags(&workload, false), "-c 400 -r 200 --service http --path /  # if your server speaks HTTP");
+        let fixed = "-c 400 -r 200 --service fixed --request 128B --response 10KiB";
+        assert_eq!(gate_flags(&workload, true), fixed);
+        (workload.active, workload.idle, workload.requests_per_connection) = (0.25, 9, Some(3));
+        workload.service = ServiceSpec::Http { folder: None };
+        for (path, shown) in [("/bytes/10240", "/"), ("/a?b=1", "'/a?b=1'")] {
+            workload.http = Some(HttpTraffic::new(vec![HttpTarget::get(path, None)]));
+            let flags = "-c 400 -r 200 --requests-per-connection 3 --active 1/4 --idle 9 --service http --path";
+            assert_eq!(gate_flags(&workload, false), format!("{flags} {shown}"));
+        }
+        let think = load::config::Think { mean_ns: 1_000_000, exponential: true };
+        (workload.schedule, workload.rate_per_s) = (Schedule::Closed, None);
+        (workload.think, workload.pipeline, workload.idle) = (think, 2, 0);
+        (workload.active, workload.requests_per_connection, workload.http) = (1.0, None, None);
+        workload.service = ServiceSpec::Kv { memory_max_bytes: 1, item_max_bytes: 1 };
+        let closed = "-c 400 --schedule closed --think 1ms,exponential --pipeline 2 --service kv";
+        assert_eq!(gate_flags(&workload, false), closed);
     }
 
     #[test]

@@ -34,7 +34,7 @@ const HEADING: &str = "Gate";
 /// A build that is no slower fails in at most 5 % of gates, and one with a figure beyond its tolerance passes in at most 5 %.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench gate './old {port}' './new {port}' --service http --allow-exec
+  muxbench gate './a {port}' './b {port}' --service http --path / --allow-exec
   muxbench gate http://127.0.0.1:8080/ http://127.0.0.1:8081/ --rate 5000
   muxbench gate old new --exec old='...' --exec new='...' --allow-exec
   muxbench gate epoll io_uring --limit p50=3%,memory=off --budget 3min
@@ -52,8 +52,8 @@ pub struct Args {
     new: Option<String>,
     /// Tolerances of figures, as in p50=3%,memory=off
     ///
-    /// Comma-separated; `off` leaves a figure out [default: p50=2.5%, p90=35%, p99=off, rate=5%, cpu=10% (CPU time a request),
-    /// memory=10% (a connection), errors=0.1% (more requests that fail)]
+    /// Comma-separated; `off` leaves a figure out [default: p50=2.5%, p90=35%, p95=off, p99=off, rate=5%, cpu=10% (CPU time a
+    /// request), memory=10% (a connection), errors=0.1% (more requests that fail)]
     #[arg(long, value_name = "FIGURE=SHARE", value_delimiter = ',', help_heading = HEADING)]
     limit: Vec<Tolerance>,
     /// Longest time of the run [default: 90s]
@@ -179,7 +179,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
             let summary = report::model::Summary::of(&run);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
-        let places = format!("Results: {0} (with all figures: muxbench report {0})\n", folder.display());
+        let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
     if let Some(code) = execution::code("gate", folder.display(), &run, ended) {
@@ -198,6 +198,24 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         GateOutcome::NotSlower if args.execution.strict && !is_valid => ExitCode::from(NO_VALID_TRIAL),
         GateOutcome::NotSlower => ExitCode::SUCCESS,
     })
+}
+
+/// Returns the next command, unless the user gave its flags already, and the folder of the run.
+fn places(folder: &Path, outcome: GateOutcome, is_explained: bool, has_history: bool) -> String {
+    let folder = folder.display();
+    let next = match outcome {
+        GateOutcome::Slower if !is_explained => {
+            format!("Next: see why the new build is slower\n  muxbench report {folder} --explain\n")
+        }
+        GateOutcome::NotSlower if !has_history => {
+            "Next: run this gate in CI (docs/gate.md), and find slow drift\n  muxbench gate OLD NEW --history gate.jsonl --label \
+             COMMIT\n"
+                .into()
+        }
+        // An undecided gate has its remedy in its sentence.
+        _ => String::new(),
+    };
+    format!("{next}Results: {folder} (with all figures: muxbench report {folder})\n")
 }
 
 /// Returns the number of repeats that fit into the budget.
@@ -234,20 +252,35 @@ mod tests {
 
     #[test]
     fn given_tolerances_replace_defaults_and_are_required() {
-        let given = ["p50=3%", "cpu=off", "errors=0.01"].map(|text| text.parse::<Tolerance>().unwrap());
+        let given = ["p50=3%", "p95=20%", "cpu=off", "errors=0.01"].map(|text| text.parse::<Tolerance>().unwrap());
         let limits = limits(&given).unwrap();
         let of = |figure| limits.iter().find(|limit| limit.figure == figure).map(|it| (it.tolerance, it.is_required));
         assert_eq!(of(GateFigure::P50), Some((0.03, true)));
-        assert_eq!(of(GateFigure::P90), Some((0.35, false)));
+        assert_eq!((of(GateFigure::P90), of(GateFigure::P95)), (Some((0.35, false)), Some((0.2, true))));
         assert_eq!((of(GateFigure::P99), of(GateFigure::Cpu)), (None, None));
         assert_eq!(of(GateFigure::Errors), Some((0.01, true)));
+    }
+
+    #[test]
+    fn outcome_is_followed_by_the_next_command() {
+        let places = |outcome, is_given| places(Path::new("results/x"), outcome, is_given, is_given);
+        let results = "Results: results/x (with all figures: muxbench report results/x)\n";
+        for (outcome, words) in [
+            (GateOutcome::Slower, "Next: see why the new build is slower\n  muxbench report results/x --explain\n"),
+            (GateOutcome::NotSlower, "--history gate.jsonl --label COMMIT"),
+        ] {
+            let text = places(outcome, false);
+            assert!(text.starts_with("Next: ") && text.contains(words) && text.ends_with(results), "{text}");
+            assert_eq!(places(outcome, true), results);
+        }
+        assert_eq!(places(GateOutcome::Undecided, false), results);
     }
 
     #[test]
     fn invalid_tolerances_name_valid_ones() {
         for (text, words) in [
             ("p50", "as in p50=5%"),
-            ("p95=5%", "expected one of p50, p90, p99, rate, cpu, memory, errors"),
+            ("p75=5%", "expected one of p50, p90, p95, p99, rate, cpu, memory, errors"),
             ("p50=5", "such as"),
             ("rate=100%", "rate=off"),
         ] {

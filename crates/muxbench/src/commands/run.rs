@@ -10,7 +10,7 @@ use crate::options::experiment::ExperimentArgs;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench run experiments/smoke.toml
-  muxbench run kawai2008-http --quick    # 45 configurations in minutes
+  muxbench run kawai2008-http --quick    # 20 configurations in minutes
   muxbench run --resume                  # finish the newest run
   srun -N6 muxbench run kawai2008-http --distributed  # five workers")]
 pub struct Args {

@@ -36,8 +36,8 @@ pub const MEASURE: Time = Time(2_000_000_000);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench sweep --rate 10000..45000+5000
-  muxbench sweep --arch epoll,mt --rate 1k..64k*2 --csv steps.csv
-  muxbench sweep --target mine=http://127.0.0.1:8080/ --rate 1k..64k*2
+  muxbench sweep --arch epoll,mt --rate '1k..64k*2' --csv steps.csv
+  muxbench sweep --target mine=http://127.0.0.1:8080/ --rate '1k..64k*2'
   muxbench sweep --rate 10k,20k --measure 40s --past never
   muxbench sweep --resume --csv steps.csv  # finish the run, or export its rows")]
 pub struct Args {

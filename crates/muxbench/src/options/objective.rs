@@ -17,8 +17,8 @@ pub const HEADING: &str = "Advice";
 pub struct ObjectiveArgs {
     /// Figures to optimise, as in p99*2,cpu
     ///
-    /// Comma-separated: p50, p90, p99 (service time), rate, cpu (CPU time a request), memory (a connection), each with a weight after
-    /// `*` [default: p50; in a closed loop rate]
+    /// Comma-separated: p50, p90, p95, p99 (service time), rate, cpu (CPU time a request), memory (a connection), each with a
+    /// weight after `*` [default: p50; in a closed loop rate]
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     objective: Vec<Weight>,
     /// Limits of the winner, as in p99=2ms
@@ -114,6 +114,7 @@ mod tests {
     fn objectives_and_limits_are_read() {
         let weight = |text: &str| text.parse::<Weight>().unwrap().0;
         assert_eq!(weight("p99*2.5"), AdviseWeight { figure: GateFigure::P99, weight: 2.5 });
+        assert_eq!(weight("p95"), AdviseWeight { figure: GateFigure::P95, weight: 1.0 });
         assert_eq!(weight("cpu"), AdviseWeight { figure: GateFigure::Cpu, weight: 1.0 });
         let limit = |text: &str| text.parse::<Limit>().unwrap().0.value;
         assert_eq!(["p99=2ms", "cpu=10us", "memory=1KiB", "rate=5k"].map(limit), [2e6, 1e4, 1024.0, 5e3]);

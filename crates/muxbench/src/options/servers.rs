@@ -21,13 +21,13 @@ pub struct ServersArgs {
     /// Architectures or groups, see `muxbench list`
     ///
     /// Comma-separated. An architecture is `MODEL[:THREADS][/MECHANISM]`, and a group is all, processes, threads or runtimes
-    /// [default: mp, mt, select, poll, epoll, io_uring, tokio]
+    /// [default: mp, mt, select, poll, epoll, io_uring, tokio; advise: all]
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
     /// Running server, as in nginx=http://localhost:8080/
     ///
     /// Also https://HOST, memcached://HOST, redis://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only
-    /// the named servers run
+    /// the named servers run; `advise` adds all architectures
     #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and memory muxbench then measures

@@ -25,6 +25,8 @@ fn row(history: &History, trend: &Trend, point: &TrendPoint) -> CsvRow {
     row.put("repeats_valid", point.repeats_valid);
     let estimates = [
         ("service_p50", "_ns", point.service_p50_ns),
+        ("service_p90", "_ns", point.service_p90_ns),
+        ("service_p95", "_ns", point.service_p95_ns),
         ("service_p99", "_ns", point.service_p99_ns),
         ("rate", "_per_s", point.rate_per_s),
     ];

@@ -28,8 +28,10 @@ fn row(runs: &str, architecture: &str, workload: &Workload, pair: Option<&Pair>)
         row.put(format!("repeats_{letter}"), side.map(|side| side.repeats));
         row.put(format!("repeats_valid_{letter}"), side.map(|side| side.repeats_valid));
     }
-    let changes: [(&str, &str, Figure, fn(&Pair) -> Option<Change>); 3] = [
+    let changes: [(&str, &str, Figure, fn(&Pair) -> Option<Change>); 5] = [
         ("service_p50", "_ns", |side| side.service_p50_ns, |pair| pair.service_p50),
+        ("service_p90", "_ns", |side| side.service_p90_ns, |pair| pair.service_p90),
+        ("service_p95", "_ns", |side| side.service_p95_ns, |pair| pair.service_p95),
         ("service_p99", "_ns", |side| side.service_p99_ns, |pair| pair.service_p99),
         ("rate", "_per_s", |side| side.rate_per_s, |pair| pair.rate),
     ];

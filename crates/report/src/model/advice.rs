@@ -1,6 +1,6 @@
 //! The answer of a race: the best architecture for an objective, why it wins, and the traffic under which it does not.
 
-use harness::model::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord};
+use harness::model::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
 use harness::strategy::until::elapsed_ns;
@@ -86,6 +86,12 @@ pub struct AdviceRow {
     pub repeats: u32,
     /// The finding in words.
     pub finding: String,
+    /// Whether it wins the race.
+    #[serde(skip)]
+    pub(crate) is_winner: bool,
+    /// The verdict of the finding: valid for the winner and a tie; `None` for a contestant that is only behind.
+    #[serde(skip)]
+    pub(crate) verdict: Option<VerdictKind>,
 }
 
 /// The answer under changed traffic.
@@ -176,6 +182,22 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
         memory_bytes,
         repeats: advice.repeats_of[it],
         finding: finding(advice, run, it),
+        is_winner: choice.is_some_and(|choice| choice.winner == it),
+        verdict: verdict(advice, run, it),
+    }
+}
+
+fn verdict(advice: &Advice<'_>, run: &Run, it: usize) -> Option<VerdictKind> {
+    match advice.out[it] {
+        Some(Out::CannotKeepUp) => {
+            let last = of_contestant(run, &advice.contestants[it]).next_back();
+            Some(last.map_or(VerdictKind::Failed, |record| record.verdict.kind))
+        }
+        Some(_) => None,
+        None => {
+            let choice = advice.choice.as_ref()?;
+            (it == choice.winner || choice.tied.contains(&it)).then_some(VerdictKind::Valid)
+        }
     }
 }
 

@@ -220,7 +220,7 @@ impl GateRow {
 /// Formats a value of a figure.
 pub(crate) fn shown(figure: GateFigure, value: f64) -> String {
     match figure {
-        GateFigure::P50 | GateFigure::P90 | GateFigure::P99 | GateFigure::Cpu => format::time(value),
+        GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 | GateFigure::Cpu => format::time(value),
         GateFigure::Rate => format!("{}/s", format::digits(value)),
         GateFigure::Memory => format::bytes(value),
         GateFigure::Errors => percent(value),

@@ -10,7 +10,8 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
     let family =
         |figure: fn(&Row) -> &Vec<Block>| Family::of(&ranked.iter().map(|row| figure(row).clone()).collect::<Vec<_>>());
     let metric = family(|row| &row.metrics);
-    let (p50, p90, p99) = (family(|row| &row.blocks.p50), family(|row| &row.blocks.p90), family(|row| &row.blocks.p99));
+    let (p50, p90) = (family(|row| &row.blocks.p50), family(|row| &row.blocks.p90));
+    let (p95, p99) = (family(|row| &row.blocks.p95), family(|row| &row.blocks.p99));
     let response_p99 = family(|row| &row.blocks.response_p99);
     let (cpu_per_request, rate) = (family(|row| &row.blocks.cpu_per_request), family(|row| &row.blocks.rate));
     let pair = |of: usize, to: usize| {
@@ -20,6 +21,7 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
             ratio: metric.ratio(of, to)?,
             p50: p50.ratio(of, to),
             p90: p90.ratio(of, to),
+            p95: p95.ratio(of, to),
             p99: p99.ratio(of, to),
             response_p99: response_p99.ratio(of, to),
             cpu_per_request: cpu_per_request.ratio(of, to),

@@ -104,8 +104,12 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
     pub(crate) service_p50_ns: Option<Estimate>,
-    /// 99th percentile of service time over the repeats whose p99 the client cannot have caused; `None` unless these
+    /// 90th percentile of service time over the repeats whose p90 the client cannot have caused; `None` unless these
     /// are the majority.
+    pub(crate) service_p90_ns: Option<Estimate>,
+    /// The same for the 95th percentile.
+    pub(crate) service_p95_ns: Option<Estimate>,
+    /// The same for the 99th percentile.
     pub(crate) service_p99_ns: Option<Estimate>,
     /// Median response time over the repeats that estimates use.
     pub(crate) response_p50_ns: Option<Estimate>,
@@ -215,6 +219,7 @@ pub struct Cost {
 pub(crate) struct RowBlocks {
     pub(crate) p50: Vec<Block>,
     pub(crate) p90: Vec<Block>,
+    pub(crate) p95: Vec<Block>,
     pub(crate) p99: Vec<Block>,
     pub(crate) response_p99: Vec<Block>,
     pub(crate) cpu_per_request: Vec<Block>,
@@ -234,6 +239,7 @@ pub(crate) struct Pair {
     // Service time.
     pub(crate) p50: Option<Ratio>,
     pub(crate) p90: Option<Ratio>,
+    pub(crate) p95: Option<Ratio>,
     pub(crate) p99: Option<Ratio>,
 
     pub(crate) response_p99: Option<Ratio>,

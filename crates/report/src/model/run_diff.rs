@@ -91,7 +91,11 @@ pub(crate) struct Pair {
     pub(crate) b: SideFigures,
     /// Median service time, B against A; `None` unless both runs have a repeat that estimates use.
     pub(crate) service_p50: Option<Change>,
-    /// The same for the 99th percentile; also `None` if the client may have caused it in at least half of a run's repeats.
+    /// The same for the 90th percentile; also `None` if the client may have caused it in at least half of a run's repeats.
+    pub(crate) service_p90: Option<Change>,
+    /// The same for the 95th percentile.
+    pub(crate) service_p95: Option<Change>,
+    /// The same for the 99th percentile.
     pub(crate) service_p99: Option<Change>,
     /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
     pub(crate) rate: Option<Change>,
@@ -108,7 +112,11 @@ pub(crate) struct SideFigures {
     /// been run yet.
     pub(crate) missing: Vec<String>,
     pub(crate) service_p50_ns: Option<f64>,
-    /// The p99 of the repeats whose p99 the client cannot have caused; `None` unless these are the majority.
+    /// The p90 of the repeats whose p90 the client cannot have caused; `None` unless these are the majority.
+    pub(crate) service_p90_ns: Option<f64>,
+    /// The same for the 95th percentile.
+    pub(crate) service_p95_ns: Option<f64>,
+    /// The same for the 99th percentile.
     pub(crate) service_p99_ns: Option<f64>,
     pub(crate) rate_per_s: Option<f64>,
 }
@@ -217,8 +225,13 @@ impl RunDiff {
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
-        let figures: [fn(&mut Pair) -> Option<&mut Change>; 3] =
-            [|it| it.service_p50.as_mut(), |it| it.service_p99.as_mut(), |it| it.rate.as_mut()];
+        let figures: [fn(&mut Pair) -> Option<&mut Change>; 5] = [
+            |it| it.service_p50.as_mut(),
+            |it| it.service_p90.as_mut(),
+            |it| it.service_p95.as_mut(),
+            |it| it.service_p99.as_mut(),
+            |it| it.rate.as_mut(),
+        ];
         figures.iter().for_each(|figure| Change::correct(pairs.iter_mut().filter_map(figure)));
         Self {
             format: FORMAT,
@@ -235,13 +248,17 @@ impl RunDiff {
     }
 }
 
+/// The percentiles of service time that are compared, in the order of [`Group::services_ns`].
+const PERCENTILES: [(f64, Percentile); 4] =
+    [(0.5, Percentile::P50), (0.9, Percentile::P90), (0.95, Percentile::P95), (0.99, Percentile::P99)];
+
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
     first: &'a Trial,
     figures: SideFigures,
-    // The blocks of the repeats that estimates use. `p99s_ns` omits repeats whose p99 the client may have caused.
-    p50s_ns: Vec<Block>,
-    p99s_ns: Vec<Block>,
+    /// The blocks of each percentile in the repeats that estimates use. Percentiles above the median omit repeats in which the
+    /// client may have caused them.
+    services_ns: [Vec<Block>; 4],
     rates_per_s: Vec<Block>,
 }
 
@@ -260,10 +277,13 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);
-    let p50s_ns = blocks.of(&estimated, Figure::Service(Percentile::P50));
-    let p99s_ns = blocks.of(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
+    let services_ns = PERCENTILES.map(|(q, percentile)| {
+        let records = if q > 0.5 { client_tail::servers(&estimated, q) } else { estimated.clone() };
+        blocks.of(&records, Figure::Service(percentile))
+    });
     let rates_per_s = blocks.of(&estimated, Figure::Rate);
-    let value = |blocks: &[Block]| Estimate::of(blocks).map(|it| it.value);
+    let value = |blocks: &Vec<Block>| Estimate::of(blocks).map(|it| it.value);
+    let [service_p50_ns, service_p90_ns, service_p95_ns, service_p99_ns] = services_ns.each_ref().map(value);
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
         repeat: record.trial.repeat,
         verdict: record.verdict.kind,
@@ -275,11 +295,13 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
         missing: missing(trials, &records, pruned),
-        service_p50_ns: value(&p50s_ns),
-        service_p99_ns: value(&p99s_ns),
+        service_p50_ns,
+        service_p90_ns,
+        service_p95_ns,
+        service_p99_ns,
         rate_per_s: value(&rates_per_s),
     };
-    Group { first: trials[0], figures, p50s_ns, p99s_ns, rates_per_s }
+    Group { first: trials[0], figures, services_ns, rates_per_s }
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
@@ -293,12 +315,16 @@ fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
 fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
     let (workload, phases_b) = (&a.first.workload, b.first.workload.phases);
     let is_same_server = a.first.serve.options() == b.first.serve.options();
+    let [service_p50, service_p90, service_p95, service_p99]: [Option<Change>; 4] =
+        std::array::from_fn(|at| Change::of(&a.services_ns[at], &b.services_ns[at], false));
     Pair {
         architecture: if is_same_server { a.first.label() } else { a.first.architecture.to_string() },
         workload: workload.clone(),
         phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
-        service_p50: Change::of(&a.p50s_ns, &b.p50s_ns, false),
-        service_p99: Change::of(&a.p99s_ns, &b.p99s_ns, false),
+        service_p50,
+        service_p90,
+        service_p95,
+        service_p99,
         rate: Change::of(&a.rates_per_s, &b.rates_per_s, true).filter(|_| workload.is_closed()),
         a: a.figures.clone(),
         b: b.figures,

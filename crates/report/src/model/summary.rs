@@ -203,6 +203,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
     let row_blocks = RowBlocks {
         p50: servers(0.5, Figure::Service(Percentile::P50)),
         p90: servers(0.9, Figure::Service(Percentile::P90)),
+        p95: servers(0.95, Figure::Service(Percentile::P95)),
         p99: servers(0.99, Figure::Service(Percentile::P99)),
         response_p99: servers(0.99, Figure::Response(Percentile::P99)),
         cpu_per_request: blocks.of(&estimated, Figure::CpuPerRequest),
@@ -250,6 +251,8 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         balance: Balance::of(&counters),
         service,
         service_p50_ns: p50(Figure::Service),
+        service_p90_ns: Estimate::of(&row_blocks.p90),
+        service_p95_ns: Estimate::of(&row_blocks.p95),
         service_p99_ns: Estimate::of(&row_blocks.p99),
         response_p50_ns: p50(Figure::Response),
         service_mean_ns: service_mean(&client_tail::servers(&estimated, 0.99)),
@@ -528,7 +531,7 @@ mod tests {
         let pairs = json["pairs"].as_array().unwrap();
         assert_eq!(pairs.len(), 6);
         let pair = pairs.iter().find(|it| it["architecture"] == "poll" && it["base"] == "epoll").unwrap();
-        for figure in ["ratio", "p50", "p90", "p99", "response_p99"] {
+        for figure in ["ratio", "p50", "p90", "p95", "p99", "response_p99"] {
             let ratio = pair[figure]["ratio"].as_f64().unwrap();
             let expected = if figure == "response_p99" { 1.0..3.0 } else { 1.95..2.05 };
             assert!(expected.contains(&ratio), "{figure}: {pair}");

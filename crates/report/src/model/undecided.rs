@@ -48,12 +48,13 @@ pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<St
             let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
             Some(words.map(str::to_owned).into())
         }
-        Strategy::Whole if run.header.command.get(1).is_some_and(|it| it == "compare") => {
+        Strategy::Whole => {
+            let command = as_comparison(&run.header.command)?;
             let ratios = comparisons.iter().flat_map(|it| it.ranked().skip(1)).filter_map(|row| row.ratio);
             let open = ratios.filter(|it| !it.differs_from_one() && !it.is_practically_one(MARGIN));
             let budget = minutes(open.filter_map(half_width).reduce(f64::max)?, UNTIL, 1.0)?;
             let until = ["--until", "2%", "--budget", &budget].map(str::to_owned);
-            Some(without(&run.header.command, &["--output", "--repeats"]).chain(until).collect())
+            Some(without(&command, &["--output", "--repeats"]).chain(until).collect())
         }
         _ => None,
     }
@@ -61,6 +62,20 @@ pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<St
 
 fn half_width(ratio: Ratio) -> Option<f64> {
     ratio.interval.map(|it| (it.high - it.low) / 2.0)
+}
+
+/// Returns the words of `compare` for the experiment of a command; `None` if it has flags that `compare` lacks.
+fn as_comparison(command: &[String]) -> Option<Vec<String>> {
+    let lacks = |words: &[&str]| !command.iter().any(|it| words.contains(&it.as_str()));
+    let is_like = match command.get(1)?.as_str() {
+        "compare" => true,
+        // Only `compare` has --until. A `-` names standard input, which is gone.
+        "run" => lacks(&["--quick", "--distributed", "-"]),
+        _ => false,
+    };
+    let mut words = command.to_vec();
+    words[1] = "compare".to_owned();
+    is_like.then_some(words)
 }
 
 /// Returns the words of a command without these flags and their values.
@@ -141,8 +156,10 @@ mod tests {
         assert!((1..=5).contains(&minutes), "{text}");
         run.records.iter_mut().for_each(|record| record.elapsed_ns = 3_000_000_000_000);
         assert!(command(&run).unwrap().ends_with(" 120min"));
-        run.header.command[1] = "run".into();
-        assert_eq!(command(&run), None, "only `compare` has --until");
+        run.header.command = ["muxbench", "run", "x.toml"].map(str::to_owned).into();
+        assert_eq!(command(&run).unwrap(), "muxbench compare x.toml --until 2% --budget 120min");
+        run.header.command.push("--quick".into());
+        assert_eq!(command(&run), None, "`compare` has no --quick");
         assert_eq!(command(&testkit::interleaved_run()), None, "poll differs, and mt does not in practice");
     }
 

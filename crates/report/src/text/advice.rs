@@ -1,12 +1,14 @@
 //! The answer of a race as text.
 
 use super::medium::{Medium, hanging};
+use super::style::Style;
 use super::table::{self, Column, column};
 use crate::format;
 use crate::model::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
 
 const CONTESTANTS: &[Column<AdviceRow>] = &[
-    column("architecture", 0, |row| row.architecture.clone()),
+    column("architecture", 0, |row: &AdviceRow| row.architecture.clone())
+        .styled(|row| row.is_winner.then_some(Style::Best)),
     column("vs winner", 0, |row| format::ratio(row.ratio)),
     column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
     column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
@@ -15,7 +17,7 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),
     column("memory/conn", 4, |row| row.memory_bytes.map_or("-".into(), format::bytes)),
     column("repeats", 6, |row| row.repeats.to_string()),
-    column("finding", 0, |row| row.finding.clone()),
+    column("finding", 0, |row: &AdviceRow| row.finding.clone()).styled(|row| row.verdict.map(Style::of)),
 ];
 
 /// Renders the answer, all contestants, and the answer under changed traffic.
@@ -47,12 +49,25 @@ fn line(change: &AdviceChange, medium: Medium) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Terminal;
+    use crate::text::style::painted;
 
     #[test]
     fn summary_of_a_race_has_the_trials_that_ran() {
         let summary = crate::Summary::of(&testkit::advise_run(30));
         let repeats: Vec<usize> = summary.comparisons.iter().map(|it| it.rows[0].repeats).collect();
         assert_eq!((summary.comparisons[0].rows.len(), repeats), (5, vec![2, 1]));
+    }
+
+    #[test]
+    fn winner_and_findings_are_coloured() {
+        let terminal = Terminal { columns: 80, is_wide: false, is_coloured: true };
+        let report = AdviceReport::of(&testkit::advise_run(30)).unwrap();
+        let text = painted(&render(&report, Medium::Terminal(terminal)));
+        for words in ["\n\u{1b}[1mmt ", "\u{1b}[32mwinner\u{1b}[0m", "\u{1b}[33msaturated\u{1b}[0m"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(!text.contains("\u{1b}[1mepoll ") && text.contains(" worse\n"), "{text}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A decision map as text.
 
 use super::medium::Medium;
+use super::style::Style;
 use super::table::{self, Column, column};
 use crate::format;
 use crate::list::distinct;
-use crate::model::atlas::{Atlas, Cell, Map, Panel};
+use crate::model::atlas::{Answer, Atlas, Cell, Map, Panel};
 
 /// The most reasons for missing answers.
 const REASONS_MAX: usize = 5;
@@ -19,7 +20,13 @@ struct Line {
 const LINES: &[Column<Line>] = &[
     column("host", 0, |it| it.host.clone()),
     column("traffic", 0, |it| it.traffic.clone()),
-    column("best", 0, |it| it.cell.words()),
+    column("best", 0, |it: &Line| it.cell.words()).styled(|it| {
+        Some(match it.cell.answer {
+            Answer::Winner => Style::Best,
+            Answer::Tie => Style::Good,
+            Answer::None => Style::Doubtful,
+        })
+    }),
     column("next best", 1, |it| it.cell.lead_words()),
     column("P(best)", 2, |it| it.cell.probability()),
     column("p50 µs", 3, |it| it.cell.winner().and_then(|it| it.p50_ns).map_or("-".into(), format::us)),
@@ -69,11 +76,22 @@ fn of_panel(atlas: &Atlas, panel: &Panel) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Terminal;
+    use crate::text::style::painted;
 
     #[test]
     fn map_is_shown_with_its_ties_and_reasons() {
         let atlas = crate::model::atlas::made_up();
         insta::assert_snapshot!("map", render(&atlas, 80.into()));
         insta::assert_snapshot!("map_markdown", render(&atlas, Medium::Markdown));
+    }
+
+    #[test]
+    fn answers_are_coloured() {
+        let terminal = Terminal { columns: 80, is_wide: true, is_coloured: true };
+        let text = painted(&render(&crate::model::atlas::made_up(), Medium::Terminal(terminal)));
+        for words in [" \u{1b}[1mmt\u{1b}[0m ", " \u{1b}[32mtie: mt, ", " \u{1b}[33mnone\u{1b}[0m "] {
+            assert!(text.contains(words), "{text}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The result of a gate as text.
 
+use stats::excess::Excess;
+
 use super::medium::Medium;
+use super::style::Style;
 use super::table::{self, Column, column};
 use crate::list::grouped;
 use crate::model::gate::{GateReport, GateRow, percent, signed};
@@ -14,7 +17,13 @@ const FIGURES: &[Column<GateRow>] = &[
         row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))
     }),
     column("tolerance", 1, |row| percent(row.tolerance)),
-    column("finding", 0, |row| row.finding().to_owned()),
+    column("finding", 0, |row: &GateRow| row.finding().to_owned()).styled(|row| {
+        Some(match row.excess? {
+            Excess::Within => Style::Good,
+            Excess::Open => Style::Doubtful,
+            Excess::Beyond => Style::Bad,
+        })
+    }),
 ];
 
 /// The number of problems that are shown.
@@ -40,6 +49,8 @@ pub fn render(report: &GateReport, medium: Medium) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Terminal;
+    use crate::text::style::painted;
 
     #[test]
     fn gates_show_their_figures_and_the_outcome() {
@@ -49,5 +60,14 @@ mod tests {
             insta::assert_snapshot!(format!("{name}_markdown"), render(&report, Medium::Markdown));
         }
         assert!(GateReport::of(&testkit::run()).is_none());
+    }
+
+    #[test]
+    fn findings_are_coloured() {
+        let terminal = Terminal { columns: 120, is_wide: false, is_coloured: true };
+        let report = GateReport::of(&testkit::gate_run(20)).unwrap();
+        let text = painted(&render(&report, Medium::Terminal(terminal)));
+        assert!(text.contains("\u{1b}[31mslower\u{1b}[0m\n"), "{text}");
+        assert!(text.contains("\u{1b}[32mwithin tolerance\u{1b}[0m\n"), "{text}");
     }
 }

@@ -2,8 +2,10 @@
 
 use harness::observe::Observation;
 use harness::observe::estimate::{Connections, Message, Requests};
+use harness::observe::traffic::SizeDistribution;
+use stats::Distribution;
 
-use crate::format::{bytes, digits, percent, time};
+use crate::format::{bandwidth, bytes, digits, percent, time};
 use crate::text::medium::hanging;
 use crate::text::{Medium, table};
 
@@ -11,6 +13,7 @@ use crate::text::{Medium, table};
 pub fn render(observation: &Observation, next: &[String], medium: Medium) -> String {
     let Observation { port, window_ns, connections, requests, .. } = observation;
     let mut rows = rows_of_connections(connections, *window_ns);
+    rows.push(("bytes", rates_of_bytes(observation)));
     match requests {
         Some(requests) => rows.extend(rows_of_requests(requests)),
         None => rows.push(("requests", "none".to_owned())),
@@ -53,13 +56,19 @@ fn rows_of_connections(connections: &Connections, window_ns: u64) -> Vec<Row> {
     rows
 }
 
+fn rates_of_bytes(observation: &Observation) -> String {
+    let Observation { window_ns, received_bytes, sent_bytes, .. } = observation;
+    let per_s = |count: u64| bandwidth(count as f64 * 1e9 / (*window_ns).max(1) as f64);
+    format!("{} received, {} sent", per_s(*received_bytes), per_s(*sent_bytes))
+}
+
 fn rows_of_requests(requests: &Requests) -> Vec<Row> {
     let Requests { count, rate_per_s, request, response, short_lived_share, per_connection } = requests;
-    let mut rows = vec![
-        ("requests", format!("{}/s ({count})", digits(*rate_per_s))),
-        ("request", message(request)),
-        ("response", message(response)),
-    ];
+    let mut rows = vec![("requests", format!("{}/s ({count})", digits(*rate_per_s)))];
+    for (name, name_of_sizes, it) in [("request", "request sizes", request), ("response", "response sizes", response)] {
+        rows.push((name, message(it)));
+        rows.extend(it.sizes.filter(|_| !it.is_constant).map(|it| (name_of_sizes, sizes(&it))));
+    }
     if let Some(per_connection) = per_connection {
         let share = percent((short_lived_share * 1e3).round() / 1e3);
         rows.push(("short-lived", format!("{share} of the requests, {} a connection", digits(*per_connection))));
@@ -74,16 +83,25 @@ fn message(message: &Message) -> String {
     format!("{exact} {law}, in {} segments", digits(message.segments))
 }
 
+/// Formats sizes in bytes, because they are exact.
+fn sizes(sizes: &SizeDistribution) -> String {
+    let SizeDistribution { min_bytes, p50_bytes, p90_bytes, p95_bytes, p99_bytes, max_bytes, .. } = sizes;
+    format!("min {min_bytes}, p50 {p50_bytes}, p90 {p90_bytes}, p95 {p95_bytes}, p99 {p99_bytes}, max {max_bytes} B")
+}
+
+fn quantiles(times: &Distribution) -> String {
+    let Distribution { p50_ns, p90_ns, p95_ns, p99_ns, .. } = times;
+    let quantiles = [("p50", p50_ns), ("p90", p90_ns), ("p95", p95_ns), ("p99", p99_ns)];
+    quantiles.map(|(name, ns)| format!("{name} {}", time(*ns as f64))).join(", ")
+}
+
 fn rows_of_times(observation: &Observation) -> Vec<Row> {
     let Observation { round_trip_ns, pause_mean_ns, pause, service, .. } = observation;
     let mut rows = Vec::new();
     rows.extend(round_trip_ns.map(|ns| ("round trip", format!("{}, the median", time(ns as f64)))));
-    let quantiles = |p50: u64, p99: u64| format!("p50 {}, p99 {}", time(p50 as f64), time(p99 as f64));
-    rows.extend(service.map(|it| ("service time", quantiles(it.p50_ns, it.p99_ns))));
+    rows.extend(service.map(|it| ("service time", quantiles(&it))));
     rows.extend(match (pause, pause_mean_ns) {
-        (Some(pause), _) => {
-            Some(("pause", quantiles(pause.p50_ns, pause.p99_ns) + " from a response to the next request"))
-        }
+        (Some(pause), _) => Some(("pause", quantiles(pause) + " from a response to the next request")),
         (None, Some(mean)) => {
             Some(("pause", format!("{} on average from a response to the next request", time(*mean))))
         }
@@ -96,7 +114,8 @@ fn rows_of_times(observation: &Observation) -> Vec<Row> {
 mod tests {
     use std::num::NonZeroU16;
 
-    use harness::observe::traffic::{Connection, OpenCounts, Traffic, Volume};
+    use harness::observe::traffic::{Connection, Moves, OpenCounts, Traffic, Volume};
+    use stats::Histogram;
 
     use super::*;
 
@@ -115,6 +134,22 @@ mod tests {
         traffic.received.add(128);
         (0..40).for_each(|at| traffic.sent.add(1_000 + at * at));
         Observation::of(NonZeroU16::new(8080).unwrap(), &traffic)
+    }
+
+    #[test]
+    fn capture_shows_varied_sizes_and_all_percentiles() {
+        let mut observed = observed();
+        let requests = observed.requests.as_mut().unwrap();
+        let mut moves = Moves::default();
+        (1..=100).for_each(|at| moves.add(100 * at));
+        requests.response.sizes = moves.sizes();
+        observed.service = Some((1..=1_000).map(|at| at * 1_000).collect::<Histogram>().distribution());
+        let text = render(&observed, &[], 120.into());
+        let sizes = "min 100, p50 5000, p90 9000, p95 9500, p99 9900, max 10000 B";
+        assert!(text.contains(&format!("response sizes  {sizes}\n")) && !text.contains("request sizes"), "{text}");
+        assert!(text.contains("service time    p50 500 µs, p90 900 µs, p95 950 µs, p99 990 µs"), "{text}");
+        let text = render(&observed, &[], 80.into());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

@@ -252,9 +252,13 @@ const TLS_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
     column("full handshakes", 0, |row| tls_figure(row, |it| Some(it.full.count.to_string()))),
     column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.full, P50))),
+    column("p90", 3, |row| tls_figure(row, |it| handshake_us(&it.full, P90))),
+    column("p95", 3, |row| tls_figure(row, |it| handshake_us(&it.full, P95))),
     column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.full, P99))),
     column("resumed", 0, |row| tls_figure(row, |it| Some(it.resumed.count.to_string()))),
     column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.resumed, P50))),
+    column("p90", 3, |row| tls_figure(row, |it| handshake_us(&it.resumed, P90))),
+    column("p95", 3, |row| tls_figure(row, |it| handshake_us(&it.resumed, P95))),
     column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.resumed, P99))),
     column("cipher suite", 2, |row| tls_figure(row, |it| Some(it.cipher.clone()))),
 ];

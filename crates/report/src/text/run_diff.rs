@@ -37,7 +37,15 @@ fn columns(workload: &Workload) -> Vec<Column<Pair>> {
     });
     if !is_stream {
         columns.extend([
-            column("A p99 µs", 3, |pair: &Pair| us(pair.a.service_p99_ns)),
+            column("A p90 µs", 6, |pair: &Pair| us(pair.a.service_p90_ns)),
+            column("B p90 µs", 6, |pair| us(pair.b.service_p90_ns)),
+            column("p90 B/A", 5, |pair| ratio(pair.service_p90)),
+            column("p90 finding", 7, |pair| change_words(pair.service_p90)),
+            column("A p95 µs", 6, |pair| us(pair.a.service_p95_ns)),
+            column("B p95 µs", 6, |pair| us(pair.b.service_p95_ns)),
+            column("p95 B/A", 5, |pair| ratio(pair.service_p95)),
+            column("p95 finding", 7, |pair| change_words(pair.service_p95)),
+            column("A p99 µs", 3, |pair| us(pair.a.service_p99_ns)),
             column("B p99 µs", 3, |pair| us(pair.b.service_p99_ns)),
             column("p99 B/A", 2, |pair| ratio(pair.service_p99)),
             column("p99 finding", 4, |pair| change_words(pair.service_p99)),
@@ -210,7 +218,9 @@ mod tests {
         for pair in &diff.pairs {
             assert_eq!(pair.phases_b, None);
             assert_eq!(pair.service_p50.is_some(), pair.a.repeats_valid > 0);
-            for change in [pair.service_p50, pair.service_p99].into_iter().flatten() {
+            let changes = [pair.service_p50, pair.service_p90, pair.service_p95, pair.service_p99];
+            assert!(changes.iter().all(|change| change.is_some() == pair.service_p50.is_some()), "{pair:?}");
+            for change in changes.into_iter().flatten() {
                 assert_eq!(change.ratio.ratio, 1.0);
                 assert_eq!(change.finding, ChangeKind::NoPracticalDifference);
             }

@@ -78,7 +78,8 @@ pub(crate) fn of<'a, T: 'a>(
     (text, dropped.collect())
 }
 
-/// Marks the styles of cells and rows in the text of a table, whose first line has the headings.
+/// Marks the styles of cells and rows in the text of a table, whose first line has the headings. A cell ends where its heading
+/// ends; the same text in another column stays plain.
 fn with_styles<'a, T: 'a>(
     text: &str,
     columns: &[&Column<T>],
@@ -86,17 +87,33 @@ fn with_styles<'a, T: 'a>(
     medium: Medium,
 ) -> String {
     let (headings, lines) = text.split_once('\n').unwrap_or((text, ""));
+    let ends = ends(headings, columns.iter().map(|column| column.heading));
     let marked = lines.lines().zip(rows).map(|(line, row)| {
         let mut line = line.to_owned();
-        for column in columns.iter().skip(1) {
+        // From right to left, because a mark moves the text behind it.
+        for (column, end) in columns.iter().zip(&ends).skip(1).rev() {
+            let Some(style) = (column.style)(row) else { continue };
             let cell = (column.text)(row);
-            if let (Some(style), Some(at)) = ((column.style)(row), line.rfind(&cell)) {
+            let is_at_end = |at: &usize| line[..at + cell.len()].chars().count() == *end;
+            let found = line.rmatch_indices(cell.as_str()).map(|(at, _)| at).find(is_at_end);
+            if let Some(at) = found {
                 line.replace_range(at..at + cell.len(), &medium.styled(&cell, Some(style)));
             }
         }
         medium.styled(&line, columns.first().and_then(|column| (column.style)(row)))
     });
     [headings.to_owned()].into_iter().chain(marked).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the number of characters before the end of each heading.
+fn ends(line: &str, headings: impl Iterator<Item = &'static str>) -> Vec<usize> {
+    let mut end = 0;
+    let mut ends = Vec::new();
+    for heading in headings {
+        end += line[end..].find(heading).map_or(0, |at| at + heading.len());
+        ends.push(line[..end].chars().count());
+    }
+    ends
 }
 
 /// Returns a table of text below these headings.
@@ -173,4 +190,24 @@ pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[Strin
     };
     let fitting = (2..=columns.len()).rev().map(parts).find(|parts| fits(parts));
     fitting.unwrap_or_else(|| parts(1)).join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::style::painted;
+
+    #[test]
+    fn style_marks_only_the_cell_of_its_column() {
+        let columns = [
+            column("traffic", 0, |_: &u32| "epoll".to_owned()),
+            column("best µs", 0, |_: &u32| "epoll".to_owned()).styled(|_| Some(Style::Best)),
+            column("next", 0, |_: &u32| "symped:2/epoll".to_owned()),
+            column("finding", 0, |_: &u32| "winner".to_owned()).styled(|_| Some(Style::Good)),
+        ];
+        let terminal = Terminal { columns: 80, is_wide: false, is_coloured: true };
+        let (text, dropped) = of(&columns, &[0], Medium::Terminal(terminal));
+        let row = "epoll      \u{1b}[1mepoll\u{1b}[0m  symped:2/epoll   \u{1b}[32mwinner\u{1b}[0m";
+        assert_eq!((painted(&text).lines().nth(1), dropped.len()), (Some(row), 0), "{text}");
+    }
 }

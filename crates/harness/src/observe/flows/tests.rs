@@ -139,9 +139,10 @@ fn connection_before_the_capture_begins_with_a_request() {
 #[test]
 fn messages_of_varied_sizes_are_counted_by_turns() {
     let mut capture = Capture::new(usize::MAX);
-    let (mut client, mut server) = (50, 70);
+    let (mut client, mut server, mut sizes) = (50, 70, Vec::new());
     for at in 0..50_u32 {
         let (now, request) = (1_000 * u64::from(at), 2_000 + at * at % 97);
+        sizes.push(u64::from(request));
         // A request has two segments.
         for half in [request / 2, request - request / 2] {
             capture.packet(now, 1_001, true, client, Flag::Ack, half as usize);
@@ -150,8 +151,52 @@ fn messages_of_varied_sizes_are_counted_by_turns() {
         capture.packet(now + 100, 1_001, false, server, Flag::Ack, (30 + at * at % 89) as usize);
         server += 30 + at * at % 89;
     }
-    let requests = observed(&capture, Some(80)).unwrap().requests.unwrap();
+    let observed = observed(&capture, Some(80)).unwrap();
+    assert!(!observed.unseen.iter().any(|it| it.starts_with("Single sizes")), "{:?}", observed.unseen);
+    let requests = observed.requests.unwrap();
     assert_eq!((requests.count, requests.request.is_constant, requests.request.segments), (50, false, 2.0));
+    sizes.sort_unstable();
+    let found = requests.request.sizes.unwrap();
+    let quantile = |q: f64| stats::quantile(&sizes, q).unwrap();
+    assert_eq!((found.count, found.min_bytes, found.max_bytes), (50, sizes[0], sizes[49]));
+    let expected = [0.5, 0.9, 0.95, 0.99].map(quantile);
+    assert_eq!([found.p50_bytes, found.p90_bytes, found.p95_bytes, found.p99_bytes], expected);
+}
+
+#[test]
+fn rare_sizes_are_exact_too() {
+    let mut capture = Capture::new(usize::MAX);
+    let mut server = 70;
+    for at in 0..100_u32 {
+        // Four responses have other sizes.
+        let (now, response) = (1_000 * u64::from(at), if at % 30 == 7 { 70 + at } else { 1_200 });
+        capture.packet(now, 1_001, true, 50 + 100 * at, Flag::Ack, 100);
+        capture.packet(now + 100, 1_001, false, server, Flag::Ack, response as usize);
+        server += response;
+    }
+    let requests = observed(&capture, Some(80)).unwrap().requests.unwrap();
+    assert_eq!((requests.count, requests.request.bytes, requests.request.is_constant), (100, 100.0, true));
+    assert_eq!((requests.response.bytes, requests.response.is_constant), (1_156.88, false));
+    let sizes = requests.response.sizes.unwrap();
+    assert_eq!((sizes.count, sizes.min_bytes, sizes.p50_bytes, sizes.max_bytes), (100, 77, 1_200, 1_200));
+}
+
+#[test]
+fn pipelined_messages_of_one_size_are_separated() {
+    let mut capture = Capture::new(usize::MAX);
+    let (mut client, mut server) = (50, 70);
+    for at in 0..20_u32 {
+        let (now, messages) = (1_000 * u64::from(at), if at % 4 == 0 { 3_u32 } else { 1 });
+        capture.packet(now, 1_001, true, client, Flag::Ack, 50 * messages as usize);
+        capture.packet(now + 100, 1_001, false, server, Flag::Ack, 400 * messages as usize);
+        client += 50 * messages;
+        server += 400 * messages;
+    }
+    let requests = observed(&capture, Some(80)).unwrap().requests.unwrap();
+    for (message, bytes) in [(requests.request, 50.0), (requests.response, 400.0)] {
+        assert_eq!((requests.count, message.bytes, message.is_constant), (30, bytes, true));
+        assert_eq!(message.sizes.unwrap().count, 30);
+    }
 }
 
 #[test]

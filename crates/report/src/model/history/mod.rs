@@ -16,6 +16,7 @@ use stats::{Block, Estimate};
 
 use setting::Settings;
 
+use super::client_tail::{P50, P90, P95, P99, Quantile};
 use super::hosts::{self, Facts, NamedHost};
 use super::run_diff::{Change, ChangeKind};
 use super::summary::{Row, planned};
@@ -98,7 +99,11 @@ pub(crate) struct TrendPoint {
     pub(crate) repeats_valid: usize,
     /// Median service time; has an interval only if the row is ranked.
     pub(crate) service_p50_ns: Option<Estimate>,
-    /// 99th percentile of service time; `None` if the client may have caused it.
+    /// 90th percentile of service time; `None` if the client may have caused it.
+    pub(crate) service_p90_ns: Option<Estimate>,
+    /// The same for the 95th percentile.
+    pub(crate) service_p95_ns: Option<Estimate>,
+    /// The same for the 99th percentile.
     pub(crate) service_p99_ns: Option<Estimate>,
     /// Answered requests per second; for streams, bursts per second.
     pub(crate) rate_per_s: Option<Estimate>,
@@ -229,16 +234,19 @@ impl TrendPoint {
         };
         // A trial without timed requests has no times, for example when bursts outlast the trial.
         let timed = row.service.as_ref().filter(|it| it.count > 0);
-        let time = |ns: fn(&stats::Distribution) -> u64| timed.map(|it| ns(it) as f64);
+        let service = |ranked: Option<Estimate>, (q, ns): Quantile| {
+            let time = timed.filter(|_| q <= P50.0 || !row.is_client_tail(q))?;
+            shown(ranked, Some(ns(time) as f64))
+        };
         Self {
             run: 0,
             verdict: row.verdict,
             repeats: row.repeats,
             repeats_valid: row.repeats_valid,
-            service_p50_ns: timed.and_then(|_| shown(row.service_p50_ns, time(|it| it.p50_ns))),
-            service_p99_ns: timed
-                .filter(|_| !row.is_client_tail(0.99))
-                .and_then(|_| shown(row.service_p99_ns, time(|it| it.p99_ns))),
+            service_p50_ns: service(row.service_p50_ns, P50),
+            service_p90_ns: service(row.service_p90_ns, P90),
+            service_p95_ns: service(row.service_p95_ns, P95),
+            service_p99_ns: service(row.service_p99_ns, P99),
             rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
             metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
         }
