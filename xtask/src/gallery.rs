@@ -11,7 +11,8 @@ use xtask::root;
 
 /// Draws the gallery from stored runs
 ///
-/// docs/gallery/README.md lists the commands that make the runs. Without its run, a section keeps the pictures that it has
+/// Without its run, a section keeps the pictures that it has, and the command prints how to make the run. The page leaves out
+/// sections without pictures, and names them at its end
 #[derive(clap::Args, Debug)]
 pub struct Gallery {
     /// Folder of the runs
@@ -101,7 +102,7 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "hermes2025",
-        about: "How the kernel's programs give connections to workers.",
+        about: "How the kernel's programs give connections to network threads.",
         name: "hermes2025",
         run: "reproduce-hermes2025-quick",
         command: "muxbench reproduce hermes2025",
@@ -115,7 +116,7 @@ pub fn draw(gallery: &Gallery, muxbench: &Path) -> anyhow::Result<()> {
     for section in SECTIONS {
         let (run, pictures) = (gallery.results.join(section.run), folder.join(section.name));
         if !run.exists() {
-            println!("{}: no {}", section.title, run.display());
+            println!("{}: no {}; make it with\n  {}", section.title, run.display(), section.command);
             continue;
         }
         if pictures.exists() {
@@ -174,16 +175,18 @@ fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Returns the page of the pictures in `folder`.
 fn text(folder: &Path) -> anyhow::Result<String> {
-    let mut page = "# Gallery\n\nFigures of stored runs, each with the command that made its run. `cargo xtask gallery` draws all of them, and writes \
-                    this page. The figures are those of one machine: compare shapes and ratios, not times.\n"
+    let mut page = "# Gallery\n\nFigures of stored runs, each with the command that made its run. `cargo xtask gallery` draws all of \
+                    them, and writes this page.\nThe figures are those of one machine: compare shapes and ratios, not times.\n"
         .to_owned();
+    let mut missing = Vec::new();
     for section in SECTIONS {
         let Section { title, about, command, .. } = section;
-        let _ = write!(page, "\n## {title}\n\n{about}\n\n```console\n$ {command}\n```\n");
         let files = shown(&folder.join(section.name))?;
         if files.is_empty() {
-            page += "\nThis section has no stored run yet.\n";
+            missing.push(format!("\"{title}\""));
+            continue;
         }
+        let _ = write!(page, "\n## {title}\n\n{about}\n\n```console\n$ {command}\n```\n");
         for path in files {
             let content = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -195,6 +198,9 @@ fn text(folder: &Path) -> anyhow::Result<String> {
                 write!(page, "\n```text\n{}\n```\n", content.trim_end())
             };
         }
+    }
+    if !missing.is_empty() {
+        let _ = write!(page, "\nNo run is stored yet for these sections: {}.\n", missing.join(", "));
     }
     Ok(page)
 }
@@ -216,11 +222,16 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let page = text(folder.path()).unwrap();
-        for words in ["\n![CPU time](io_uring/cpu.svg)\n", "```text\na map\n```\n", "$ muxbench reproduce welsh2001\n"]
+        for words in
+            ["\n![CPU time](io_uring/cpu.svg)\n", "```text\na map\n```\n", "$ muxbench atlas --output results/atlas\n"]
         {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(!page.contains("other.png"));
-        assert_eq!(page.matches("no stored run yet").count(), SECTIONS.len() - 2);
+        assert_eq!(page.matches("\n## ").count(), 2, "sections without pictures are left out");
+        assert!(
+            page.contains("for these sections: \"kawai2008\", ") && page.ends_with(", \"hermes2025\".\n"),
+            "{page}"
+        );
     }
 }

@@ -136,6 +136,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 2);
+        assert_eq!(count, 3);
     }
 }

@@ -26,10 +26,13 @@ fn equal_servers_rarely_differ() {
     let families = simulation.false_families(500, 5, 3);
     let peaks = simulation.false_peaks(300, 8, 3, 0.0);
     assert!(families < 0.08 && peaks < 0.08, "{families}, {peaks}");
-    let (separations, equalities) = simulation.false_decisions(40, 6, 32, 0.3, 0.01);
-    let (reports, _) = simulation.false_reports(40, 32, 0.0, 0.03);
+    let series: u32 = if std::env::var_os("MUXBENCH_EVERY").is_some() { 2_000 } else { 40 };
+    // 5 %, and 2.2 standard errors.
+    let limit = 0.05 + 2.2 * (0.05 * 0.95 / f64::from(series)).sqrt();
+    let (separations, equalities) = simulation.false_decisions(series, 6, 32, 0.3, 0.01);
+    let (reports, _) = simulation.false_reports(series, 32, 0.0, 0.03);
     assert!(
-        [separations, equalities, reports].iter().all(|share| *share <= 0.125),
+        [separations, equalities, reports].iter().all(|share| *share <= limit),
         "{separations} {equalities} {reports}"
     );
 }
