@@ -1,11 +1,20 @@
 //! Numbers with units, to three significant digits, and text that is safe for a terminal.
 
 use harness::model::VerdictKind;
-use stats::Ratio;
+use stats::{Estimate, Interval, Ratio};
 
 /// Formats nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {
     digits(ns / 1e3)
+}
+
+/// Formats a difference of times with its interval, as in `+8.10 (7.90 to 8.30)`, in microseconds.
+pub fn added_us(difference_ns: Option<Estimate>) -> String {
+    let sign = |ns: f64| if ns < 0.0 { "" } else { "+" };
+    let interval = |it: Interval| format!(" ({} to {})", us(it.low), us(it.high));
+    difference_ns.map_or("-".into(), |it| {
+        format!("{}{}{}", sign(it.value), us(it.value), it.interval.map_or(String::new(), interval))
+    })
 }
 
 /// Formats a time in a suitable unit.
@@ -167,6 +176,15 @@ mod tests {
             hostile,
             "escaped JSON has the same value"
         );
+    }
+
+    #[test]
+    fn added_time_has_its_sign_and_interval() {
+        let of = |low: f64, value: f64, high: f64| Estimate { value, interval: Some(Interval { low, high }) };
+        assert_eq!(added_us(Some(of(7_900.0, 8_100.0, 8_300.0))), "+8.10 (7.90 to 8.30)");
+        assert_eq!(added_us(Some(of(-500.0, -100.0, 300.0))), "-0.10 (-0.50 to 0.30)");
+        assert_eq!(added_us(Some(Estimate { value: 1e5, interval: None })), "+100");
+        assert_eq!(added_us(None), "-");
     }
 
     #[test]

@@ -37,12 +37,17 @@ impl Block {
     }
 }
 
+/// Returns the blocks whose values are positive, in the order of their keys.
+pub(crate) fn usable(blocks: &[Block]) -> Vec<Block> {
+    let usable = blocks.iter().filter(|block| block.value > 0.0 && block.value.is_finite());
+    let mut usable: Vec<Block> = usable.copied().collect();
+    usable.sort_unstable_by_key(Block::key);
+    usable
+}
+
 /// Returns the logarithms of the blocks, in the order of their keys.
 pub(crate) fn logs(blocks: &[Block]) -> Vec<Block> {
-    let usable = blocks.iter().filter(|block| block.value > 0.0 && block.value.is_finite());
-    let mut logs: Vec<Block> = usable.map(|&block| Block { value: block.value.ln(), ..block }).collect();
-    logs.sort_unstable_by_key(Block::key);
-    logs
+    usable(blocks).into_iter().map(|block| Block { value: block.value.ln(), ..block }).collect()
 }
 
 /// Replaces the blocks of each heat by their mean, because blocks of one repeat do not show how repeats differ.

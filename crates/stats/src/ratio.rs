@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{ALPHA, Block, Mean, Spread, heats, logs};
+use crate::blocks::{ALPHA, Block, Estimate, Mean, Spread, heats, logs, usable};
 use crate::interval::Interval;
 
 /// The method of intervals in reports.
@@ -81,15 +81,28 @@ pub fn linked(blocks: &[Block], reference: &[Block], other: &[Block]) -> Vec<Blo
     blocks.iter().filter_map(convert).collect()
 }
 
+/// Returns the mean difference between two figures, in their unit, with a 95 % interval. Uses only blocks that both have, if there
+/// are any. Returns `None` if either has no positive value.
+///
+/// A host may delay all requests for some seconds. The ratio of two servers then moves towards 1; their difference does not.
+pub fn added(blocks: &[Block], base: &[Block]) -> Option<Estimate> {
+    let mean = compared(&usable(blocks), &usable(base))?;
+    Some(Estimate { value: mean.value, interval: mean.interval(ALPHA) })
+}
+
 /// Returns the logarithm of the ratio of two figures.
 pub(crate) fn log_ratio(blocks: &[Block], base: &[Block]) -> Option<Mean> {
-    let (blocks, base) = (logs(blocks), logs(base));
+    compared(&logs(blocks), &logs(base))
+}
+
+/// Subtracts the values of a base, in the order of their keys: block by block if both have common blocks, or else as repeats.
+fn compared(values: &[Block], base: &[Block]) -> Option<Mean> {
     let difference = |block: &Block| {
         let at = base.binary_search_by_key(&block.key(), Block::key).ok()?;
         Some(Block { value: block.value - base[at].value, ..*block })
     };
-    let paired: Vec<Block> = blocks.iter().filter_map(difference).collect();
-    if paired.is_empty() { welch(&blocks, &base) } else { Mean::of(&paired) }
+    let paired: Vec<Block> = values.iter().filter_map(difference).collect();
+    if paired.is_empty() { welch(values, base) } else { Mean::of(&paired) }
 }
 
 /// Compares repeats of different times.
@@ -142,6 +155,20 @@ mod tests {
 
     use super::*;
     use crate::Estimate;
+
+    #[test]
+    fn delay_of_the_host_changes_ratios_but_not_added_time() {
+        let host = [0.0, 0.0, 30.0, 30.0, 0.0, 30.0];
+        let of = |own: f64| heat(&host.map(|delay| own + delay));
+        let added = added(&of(100.0), &of(20.0)).unwrap();
+        let interval = added.interval.unwrap();
+        assert!((added.value - 80.0).abs() < 1e-9 && interval.high - interval.low < 1e-9, "{added:?}");
+        let ratio = Ratio::of(&of(100.0), &of(20.0)).unwrap().interval.unwrap();
+        assert!(ratio.high - ratio.low > 1.0, "{ratio:?}");
+        let apart = super::added(&repeats(0, &[100.0, 101.0, 99.0]), &repeats(9, &[20.0, 21.0, 19.0])).unwrap();
+        assert!((apart.value - 80.0).abs() < 1e-9 && apart.interval.unwrap().low > 77.0, "{apart:?}");
+        assert_eq!(super::added(&of(1.0), &[]), None);
+    }
 
     fn repeats(first: u32, values: &[f64]) -> Vec<Block> {
         (first..).zip(values).map(|(heat, &value)| Block { heat, number: 0, value }).collect()

@@ -267,6 +267,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         http: http(&loads().filter_map(|load| load.http.as_ref()).collect::<Vec<_>>()),
         tls: tls(&loads().filter_map(|load| load.tls.as_ref()).collect::<Vec<_>>()),
         ratio: None,
+        added_ns: None,
         metrics: blocks.of(&estimated, metric(&first.workload)),
         blocks: row_blocks,
     }
@@ -386,9 +387,11 @@ fn rank(rows: &mut [Row], more_is_better: bool) {
         rows[..=best].rotate_right(1);
     }
     let ranked = rows.iter().filter(|row| row.is_ranked());
-    let family = Family::of(&ranked.map(|row| row.metrics.clone()).collect::<Vec<_>>());
+    let metrics: Vec<_> = ranked.map(|row| row.metrics.clone()).collect();
+    let family = Family::of(&metrics);
     for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.is_ranked() && !row.metrics.is_empty()) {
         row.ratio = if at == 0 { Some(Ratio::ONE) } else { family.ratio(at, 0) };
+        row.added_ns = (at > 0 && !more_is_better).then(|| ratio::added(&metrics[at], &metrics[0])).flatten();
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("user+kernel/port", 2, memory),
         ]);
     } else {
+        columns.push(column("added µs", 2, |row: &Row| format::added_us(row.added_ns)));
         columns.extend(service_time(0));
         columns.extend([
             response_time(0),
