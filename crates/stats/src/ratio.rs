@@ -84,7 +84,8 @@ pub fn linked(blocks: &[Block], reference: &[Block], other: &[Block]) -> Vec<Blo
 /// Returns the mean difference between two figures, in their unit, with a 95 % interval. Uses only blocks that both have, if there
 /// are any. Returns `None` if either has no positive value.
 ///
-/// A host may delay all requests for some seconds. The ratio of two servers then moves towards 1; their difference does not.
+/// A host may delay all requests for some seconds. The ratio of two servers then moves towards 1. A delay that is equal for both
+/// leaves their difference as it is.
 pub fn added(blocks: &[Block], base: &[Block]) -> Option<Estimate> {
     let mean = compared(&usable(blocks), &usable(base))?;
     Some(Estimate { value: mean.value, interval: mean.interval(ALPHA) })

@@ -46,7 +46,7 @@ const OTHERS: &[&str] = &[
 const DOCUMENTATION: &[&str] =
     &["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"];
 
-/// The number of binaries of `--fast` that run at the same time, and of tests in each.
+/// The number of binaries that run at the same time, and of tests in each of `--fast`.
 const LANES: usize = 3;
 const TESTS_OF_LANE: &str = "4";
 /// The number of tests of [`OTHERS`] that run at the same time. They only wait, for most of their time.
@@ -104,13 +104,13 @@ fn whole(every: bool) -> anyhow::Result<Vec<FailedTest>> {
     let tested = beside(
         || binaries::run(tool, 1, &mut io::stdout()),
         |out| {
-            let units = built(UNITS, out).and_then(|units| binaries::run(units, 1, out));
+            let units = built(UNITS, out).and_then(|units| binaries::run(units, LANES, out));
             let others = built(OTHERS, out).and_then(|mut others| {
                 for binary in &mut others {
                     binary.set("RUST_TEST_THREADS", WAITING_TESTS);
                     every.then(|| binary.set("MUXBENCH_EVERY", "1"));
                 }
-                binaries::run(others, 1, out)
+                binaries::run(others, LANES, out)
             });
             verdicts = built(VERDICTS, out);
             vec![units, others]

@@ -50,11 +50,7 @@ impl<'a> Contestant<'a> {
     /// Whether responses arrived in the slices of other contestants, in more than a share of the rounds.
     pub(super) fn has_overrun(&self, share_max: f64) -> bool {
         let slices = self.observations.load.as_ref().and_then(|load| load.slices.as_ref());
-        slices.is_some_and(|slices| {
-            // With gaps in most rounds, all are measured.
-            let measured = slices.rounds + if slices.left_out > slices.rounds { slices.left_out } else { 0 };
-            slices.overrun as f64 > share_max * measured as f64
-        })
+        slices.is_some_and(|slices| slices.overrun as f64 > share_max * slices.measured_rounds() as f64)
     }
 
     fn server(&mut self) -> &mut Server<'a> {

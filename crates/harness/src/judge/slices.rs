@@ -9,7 +9,7 @@ use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
 
 pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
-    let overrun = share(report.overrun, report.rounds);
+    let overrun = share(report.overrun, report.measured_rounds());
     let left_out = share(report.left_out, report.rounds + report.left_out);
     let [first_ns, second_ns] = report.p50_by_half_ns.map(|ns| ns as f64);
     let second_max_ns = (SLICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS);

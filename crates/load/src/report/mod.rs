@@ -78,7 +78,7 @@ pub struct LoadReport {
     /// Requests of the window that were sent late; `None` in older runs. See [`LoadReport::late_sends`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateSends>,
-    /// The share of the window in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
+    /// The share of the window, or of an interleaved trial's active time, in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
     /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
@@ -185,7 +185,7 @@ pub struct ProcessReport {
 pub struct ClosedReport {
     /// Transactions without a sample, because the memory for samples was full. Counts and histograms include them.
     pub unsampled: u64,
-    /// The share of `cpus` that the threads used.
+    /// The share of `cpus` that the threads used in the window, or in an interleaved trial's active time.
     pub busy_share: f64,
     /// The number of CPUs that the threads could use at once.
     pub cpus: u32,
@@ -212,6 +212,13 @@ pub struct SliceReport {
     /// The figures of each block. A block is a number of consecutive rounds, the same for all contestants.
     #[serde(default)]
     pub blocks: Vec<BlockReport>,
+}
+
+impl SliceReport {
+    /// Returns the number of measured rounds. With gaps in most rounds, all are measured.
+    pub fn measured_rounds(&self) -> u64 {
+        self.rounds + if self.left_out > self.rounds { self.left_out } else { 0 }
+    }
 }
 
 /// Figures of one block of an interleaved trial. Times are in nanoseconds, and 0 without a response.

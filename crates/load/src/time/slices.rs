@@ -7,7 +7,7 @@ use crate::time::clock::Clock;
 /// The longest turn of a client's loop that is no gap, in nanoseconds. A full batch of responses takes a fraction of it.
 const GAP_NS: f64 = 500_000.0;
 /// In long slices the longest turn that is no gap is this share of a slice. Long slices have few rounds, so each one counts.
-const GAP_SHARE: f64 = 0.02;
+const GAP_SHARE: f64 = 0.05;
 /// The longest sleep between two slices, in nanoseconds.
 const SLEEP_NS: i64 = 900_000_000;
 /// The longest sleep after the last slice before the loop checks whether all responses have arrived, in nanoseconds.
@@ -127,7 +127,7 @@ mod tests {
             turns.begin(clock.ticks(1e6), false);
             turns.gaps().len()
         };
-        assert_eq!([20e6, 100e6].map(gaps), [1, 0], "a turn of 1 ms");
+        assert_eq!([10e6, 40e6].map(gaps), [1, 0], "a turn of 1 ms");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use harness::spec::units::{Rate, Share, Size, Think, Time};
 use harness::spec::{Candidate, Experiment, OneOrMany};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
+use load::config::Schedule;
 use report::{AdviceReport, Summary, format, text};
 
 use crate::exit::of_validity;
@@ -218,7 +219,7 @@ fn gate_flags(workload: &Workload, has_external: bool) -> String {
     let flags = [
         ("-c", Some(workload.connections.to_string())),
         ("-r", workload.rate_per_s.map(|rate| rate.to_string())),
-        ("--schedule", workload.is_closed().then(|| "closed".to_owned())),
+        ("--schedule", (workload.schedule != Schedule::SlotRandom).then(|| format::name(&workload.schedule))),
         ("--think", (!workload.think.is_none()).then(|| Think(workload.think).to_string())),
         ("--pipeline", (workload.pipeline > 1).then(|| workload.pipeline.to_string())),
         ("--requests-per-connection", workload.requests_per_connection.map(|count| count.to_string())),
@@ -230,13 +231,14 @@ fn gate_flags(workload: &Workload, has_external: bool) -> String {
         ("--path", (service == "http").then(|| path.to_owned())),
     ];
     let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let tls = if workload.tls.is_some() { " --tls" } else { "" };
     let note = if is_replaced { "  # if your server speaks HTTP" } else { "" };
-    format::command(&given.flatten().collect::<Vec<_>>()) + note
+    format::command(&given.flatten().collect::<Vec<_>>()) + tls + note
 }
 
 #[cfg(test)]
 mod tests {
-    use load::config::{HttpTarget, HttpTraffic, Schedule};
+    use load::config::{HttpTarget, HttpTraffic};
     use wire::ServiceSpec;
 
     use super::*;

@@ -17,8 +17,15 @@ use crate::format;
 use crate::list::grouped;
 
 /// The figures of a contestant in reports.
-const FIGURES: [GateFigure; 5] =
-    [GateFigure::P50, GateFigure::P99, GateFigure::Rate, GateFigure::Cpu, GateFigure::Memory];
+const FIGURES: [GateFigure; 7] = [
+    GateFigure::P50,
+    GateFigure::P90,
+    GateFigure::P95,
+    GateFigure::P99,
+    GateFigure::Rate,
+    GateFigure::Cpu,
+    GateFigure::Memory,
+];
 
 /// The answer of a race.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -74,6 +81,10 @@ pub struct AdviceRow {
     pub probability: Option<f64>,
     /// The median service time.
     pub p50_ns: Option<f64>,
+    /// The 90th percentile of the service time.
+    pub p90_ns: Option<f64>,
+    /// The 95th percentile of the service time.
+    pub p95_ns: Option<f64>,
     /// The 99th percentile of the service time.
     pub p99_ns: Option<f64>,
     /// Responses per second.
@@ -166,7 +177,8 @@ fn limit(figure: GateFigure, value: f64) -> String {
 
 fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
     let choice = advice.choice.as_ref();
-    let [p50_ns, p99_ns, rate_per_s, cpu_ns, memory_bytes] = FIGURES.map(|figure| advice.value(figure, it));
+    let [p50_ns, p90_ns, p95_ns, p99_ns, rate_per_s, cpu_ns, memory_bytes] =
+        FIGURES.map(|figure| advice.value(figure, it));
     let probabilities = choice.and_then(|choice| choice.probabilities.as_ref());
     AdviceRow {
         architecture: advice.contestants[it].label(),
@@ -176,6 +188,8 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
         }),
         probability: probabilities.and_then(|all| all.iter().find(|(of, _)| *of == it).map(|(_, it)| *it)),
         p50_ns,
+        p90_ns,
+        p95_ns,
         p99_ns,
         rate_per_s,
         cpu_ns,
@@ -224,10 +238,7 @@ fn finding(advice: &Advice<'_>, run: &Run, it: usize) -> String {
 fn out_words(out: Out, run: &Run, advice: &Advice<'_>, it: usize) -> String {
     match out {
         Out::CannotRun => "cannot run here".to_owned(),
-        Out::CannotKeepUp => {
-            let last = of_contestant(run, &advice.contestants[it]).last();
-            last.map_or("failed", |record| format::verdict(record.verdict.kind)).to_owned()
-        }
+        Out::CannotKeepUp => format::verdict(verdict(advice, run, it).unwrap_or(VerdictKind::Failed)).to_owned(),
         Out::Exceeds(GateFigure::Rate) => "below the rate's limit".to_owned(),
         Out::Exceeds(figure) => format!("exceeds the limit of {}", figure.name()),
         Out::Worse => "worse".to_owned(),

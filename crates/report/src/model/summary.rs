@@ -1,6 +1,8 @@
 //! The figures of each architecture under each workload. p50, p90, p95, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
+use std::collections::BTreeSet;
+
 use harness::model::blocks::{Figure, Percentile, RunBlocks, heat, metric};
 use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
@@ -77,6 +79,14 @@ fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &P
     });
     let mut rows: Vec<Row> = rows.collect();
     rank(&mut rows, workload.is_closed());
+    if run.header.trials.iter().any(|trial| trial.workload == *workload && trial.is_reference) {
+        // References link groups by ratios, so added times are known only within the group of the best row.
+        let heats = |row: &Row| -> BTreeSet<u32> {
+            trials.iter().filter(|trial| trial.label() == row.label).map(|trial| heat(trial)).collect()
+        };
+        let best = rows.first().map(heats).unwrap_or_default();
+        rows.iter_mut().filter(|row| heats(row).is_disjoint(&best)).for_each(|row| row.added_ns = None);
+    }
     let metric = match workload.is_closed() {
         true if workload.service.stream().is_some() => STREAM_METRIC,
         true => CLOSED_METRIC,

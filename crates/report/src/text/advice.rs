@@ -12,6 +12,8 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("vs winner", 0, |row| format::ratio(row.ratio)),
     column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
     column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
+    column("p90", 6, |row| row.p90_ns.map_or("-".into(), format::us)),
+    column("p95", 6, |row| row.p95_ns.map_or("-".into(), format::us)),
     column("p99", 3, |row| row.p99_ns.map_or("-".into(), format::us)),
     column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),
     column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),

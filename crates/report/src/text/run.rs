@@ -43,6 +43,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     let send_delay = |rank: u8| {
         column("send delay p99", rank, |row: &Row| row.send_delay.map_or(none(), |it| format::us(it.p99_ns as f64)))
     };
+    let added = |rank: u8| column("added µs", rank, |row: &Row| format::added_us(row.added_ns));
     let best = |row: &Row| row.is_best().then_some(Style::Best);
     let mut columns = vec![
         column("architecture", 0, Row::label).styled(best),
@@ -66,6 +67,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         columns.extend([client_cpu(2), cpu("CPU µs/trans", 2), switches("switches/trans")]);
         columns.push(column("user+kernel/conn", 2, memory));
     } else if workload.service.ports().is_some() {
+        columns.push(added(2));
         columns.extend(service_time(0));
         columns.extend([
             response_time(1),
@@ -79,7 +81,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("user+kernel/port", 2, memory),
         ]);
     } else {
-        columns.push(column("added µs", 2, |row: &Row| format::added_us(row.added_ns)));
+        columns.push(added(2));
         columns.extend(service_time(0));
         columns.extend([
             response_time(0),

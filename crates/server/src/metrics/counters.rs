@@ -207,7 +207,8 @@ pub struct Moved {
 /// The figures of a window, and the cost of connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerCounters {
-    /// Length of the window, in nanoseconds.
+    /// Length of the window, in nanoseconds; in an interleaved trial, the time in which the contestant was active. In runs of older
+    /// versions, this was the window divided by the contestants.
     pub window_ns: u64,
     /// Connections open at the start of the window.
     pub connections: u64,

@@ -275,8 +275,11 @@ impl Variation {
         let mut usable: Vec<usize> = among.iter().copied().filter(|&it| has_score(&it) && !part.is_past(it)).collect();
         usable.sort_by(|a, b| fit.effect(*a).unwrap_or(f64::MAX).total_cmp(&fit.effect(*b).unwrap_or(f64::MAX)));
         let Some(&best) = usable.first() else {
-            if self.repeats > 0 {
-                let is_past = among.iter().all(|&it| part.is_past(it));
+            let is_past = among.iter().all(|&it| part.is_past(it));
+            if self.repeats == 1 && is_past {
+                // One failure may be the host's.
+                self.change = Change::Open;
+            } else if self.repeats > 0 {
                 let reason = if is_past { "no contestant keeps up" } else { "no usable result" };
                 self.change = Change::NotMeasured(reason.to_owned());
             }
