@@ -316,10 +316,8 @@ fn merge(
 /// Removes the clients of other contestants from the utilisation of each client's CPUs.
 fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
     let share = |it: &fleet::Gathered| {
-        let Account { config, machine, report, .. } = &it.account;
-        let window = config.window_ns();
-        let used = report.cpu_ns as f64 / (window.end - window.start).max(1) as f64 / config.cpus.len().max(1) as f64;
-        (machine.clone(), config.cpus.clone(), used)
+        let Account { config, machine, .. } = &it.account;
+        (machine.clone(), config.cpus.clone(), it.account.cpu_share())
     };
     let shares: Vec<Vec<_>> = reports.iter().map(|clients| clients.iter().map(share).collect()).collect();
     for (contestant, clients) in reports.iter_mut().enumerate() {

@@ -49,9 +49,7 @@ pub fn one_loop<P: ClientProtocol>(
         }
         let sleep = |ns| receiver.sleep_precise(ns);
         if !late {
-            // A request that is partly written is finished beyond the end of the slice.
-            let planned = if sender.has_unsent() { None } else { slices.sleep(clock, now, sleep) };
-            let planned = planned.or_else(|| pause(clock, pacing, sender, now, sleep));
+            let planned = pause(clock, pacing, &mut slices, sender, now, sleep);
             planned.inspect(|planned| turns.slept(clock.now(), *planned));
         }
         receiver.wait(&mut events, 0);
@@ -65,16 +63,22 @@ pub fn one_loop<P: ClientProtocol>(
     }
 }
 
-/// Waits while no request is due. Calls `sleep` with nanoseconds if `sleep-spin` may sleep. Returns the planned
-/// time of waking, if it slept.
+/// Waits while no request is due. Calls `sleep` with nanoseconds outside of the client's slices, and if `sleep-spin` may sleep.
+/// Returns the planned time of waking, if it slept.
 #[inline]
 fn pause<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
+    slices: &mut OwnSlices,
     sender: &Sender<'_, P>,
     now: u64,
     sleep: impl Fn(i64),
 ) -> Option<u64> {
+    // A request that is partly written is finished beyond the end of the slice.
+    let end_of_slice = if sender.has_unsent() { None } else { slices.sleep(clock, now, &sleep) };
+    if end_of_slice.is_some() {
+        return end_of_slice;
+    }
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
     let ahead_ns = match pacing {
         Pacing::Yield => {
@@ -104,8 +108,7 @@ pub fn send_loop<P: ClientProtocol>(
     let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
     let mut pause = |turns: &mut Turns, sender: &Sender<'_, P>, now: u64| {
         let sleep = |ns| thread::sleep(Duration::from_nanos(ns as u64));
-        let end_of_slice = if sender.has_unsent() { None } else { slices.sleep(clock, now, sleep) };
-        match end_of_slice.or_else(|| pause(clock, pacing, sender, now, sleep)) {
+        match pause(clock, pacing, &mut slices, sender, now, sleep) {
             Some(planned) => turns.slept(clock.now(), planned),
             None => std::hint::spin_loop(),
         }

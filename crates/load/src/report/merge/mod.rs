@@ -28,6 +28,15 @@ pub struct Account {
     pub cpus_used: Option<f64>,
 }
 
+impl Account {
+    /// Returns the share of its CPUs that the process used over the whole window, the slices of other contestants included.
+    pub fn cpu_share(&self) -> f64 {
+        let window = self.config.window_ns();
+        let cpus_ns = (window.end - window.start).max(1) as f64 * self.config.cpus.len().max(1) as f64;
+        self.report.cpu_ns as f64 / cpus_ns
+    }
+}
+
 /// Merges the samples of all processes by planned time. Sets each sample's process, and numbers connections over all processes.
 pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
     let mut all = Vec::new();
@@ -153,8 +162,7 @@ fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
         match common {
             0 => {}
             _ if common == cpus.len() && common == other.config.cpus.len() => {
-                let window = other.config.window_ns();
-                ours += other.report.cpu_ns as f64 / (window.end - window.start).max(1) as f64 / cpus.len() as f64;
+                ours += other.cpu_share();
             }
             _ => return None,
         }
