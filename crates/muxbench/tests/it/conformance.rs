@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::cases::{Cases, case};
 use crate::common::{Serve, eventually, exchange, is_alive};
 use rustix::net::sockopt;
+use server::spec::mechanism::Spins;
 use server::spec::model::PerConnection;
 use server::{Accept, Architecture};
 
@@ -209,6 +210,24 @@ fn reset_ends_one_connection_only(architecture: Architecture) {
     reset(serve.connect());
     exchange(&mut served, 1, 5 << 20);
     exchange(&mut serve.connect(), 1, 5 << 20);
+}
+
+/// A server whose loop wakes for nothing takes CPU time from its neighbours, and spoils its own figure.
+fn idle_server_takes_no_cpu_time(architecture: Architecture) {
+    let serve = Serve::start(architecture, 1, 1);
+    let mut idle = serve.connect();
+    exchange(&mut idle, 1, 1);
+    serve.settle();
+    let ticks = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", serve.pid())).unwrap();
+        // User and system time, by proc_pid_stat(5).
+        let after_name = stat.rsplit_once(") ").unwrap().1.split(' ');
+        after_name.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    };
+    let before = ticks();
+    thread::sleep(Duration::from_secs(1));
+    let used = ticks() - before;
+    assert!(used <= 10, "{architecture}: {used} ticks of 10 ms in an idle second");
 }
 
 fn ready_server_has_all_its_descriptors(architecture: Architecture) {
@@ -534,6 +553,8 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(server_stops_reading_client_that_never_reads));
     cases.each(case!(requests_before_a_half_close_are_answered));
     cases.each(case!(reset_ends_one_connection_only));
+    let sleeps = |it: &Architecture| it.mechanism.is_none_or(|row| row.spins == Spins::Nothing);
+    cases.each_that(sleeps, case!(idle_server_takes_no_cpu_time));
     cases.each(case!(ready_server_has_all_its_descriptors));
     cases.each(case!(closed_descriptors_are_reused));
     cases.each_that(|it| it.model.per_connection != PerConnection::Process, case!(server_works_past_1024_descriptors));

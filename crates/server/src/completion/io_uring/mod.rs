@@ -34,6 +34,8 @@ const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
 const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
 /// The time that the kernel's SQPOLL thread polls before it sleeps: longer than any gap between requests under load.
 const SQPOLL_IDLE_MS: u32 = 10;
+/// The longest wait of a ring that waits for several completions.
+const IDLE_WAIT_S: u64 = 3_600;
 /// The kernel's largest table of files (IORING_MAX_FIXED_FILES).
 const FILES_MAX: usize = 1 << 20;
 /// An empty place in the ring's table of files.
@@ -290,8 +292,11 @@ impl<F: Features> Completion for IoUring<F> {
                 _ if must_wait && !may_wait => {
                     submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
                 }
+                // Without a longer limit the kernel ends an idle wait after `time_us`.
                 Some(MinWait { completions, time_us }) if must_wait => {
-                    submitter.submit_with_args(completions, &SubmitArgs::new().min_wait_usec(time_us))
+                    let longest = Timespec::new().sec(IDLE_WAIT_S);
+                    let times = SubmitArgs::new().min_wait_usec(time_us).timespec(&longest);
+                    submitter.submit_with_args(completions, &times)
                 }
                 _ => submitter.submit_and_wait(usize::from(must_wait)),
             })?;
