@@ -13,7 +13,7 @@ use super::sock_diag::{EndedConnections, Listener, SockDiag};
 use super::tracker::{SocketState, Tracker};
 use super::traffic::Traffic;
 
-/// The shortest interval between two snapshots.
+/// The mean interval between two snapshots.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// An interval lasts at least this many times as long as its snapshot, because a snapshot locks each socket for a moment.
 const PAUSE_FACTOR: u32 = 20;
@@ -47,8 +47,11 @@ pub fn observe(port: NonZeroU16, duration: Duration, stop: &AtomicBool) -> anyho
         }
     })?;
     let mut took = begin.elapsed();
-    while begin.elapsed() < duration && !stop.load(Relaxed) {
-        let next = (Instant::now() + INTERVAL.max(took * PAUSE_FACTOR)).min(begin + duration);
+    for number in 0.. {
+        if begin.elapsed() >= duration || stop.load(Relaxed) {
+            break;
+        }
+        let next = (Instant::now() + interval(number).max(took * PAUSE_FACTOR)).min(begin + duration);
         while !stop.load(Relaxed) {
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -65,6 +68,12 @@ pub fn observe(port: NonZeroU16, duration: Duration, stop: &AtomicBool) -> anyho
     let window_ns = begin.elapsed().as_nanos() as u64;
     drain(&mut ended, port, |state| tracker.end(state))?;
     Ok(tracker.finish(window_ns, gaps(&ended)))
+}
+
+/// Returns the interval between two snapshots, half of the mean or more. Equal intervals would contain equally many requests of a client
+/// whose pauses are constant, and their sum would look like one message. The fractions of multiples of the golden ratio are even.
+fn interval(number: u32) -> Duration {
+    INTERVAL.mul_f64(0.5 + (f64::from(number) * std::f64::consts::GOLDEN_RATIO).fract())
 }
 
 /// Passes the connections that have ended since the last call, if the kernel reports them.
@@ -150,6 +159,19 @@ mod tests {
         drop(listener);
         let reason = error(observe(port, Duration::ZERO, &AtomicBool::new(false)));
         assert!(reason.starts_with(&format!("cannot observe port {port}: nothing listens on it")), "{reason}");
+    }
+
+    #[test]
+    fn intervals_differ_and_have_their_mean() {
+        let intervals: Vec<Duration> = (0..200).map(interval).collect();
+        let mean = intervals.iter().sum::<Duration>() / 200;
+        assert!(mean.abs_diff(INTERVAL) < INTERVAL / 50, "{mean:?}");
+        // A request each 10 ms: no multiple of it is in nearly all intervals.
+        let requests: Vec<u128> = intervals.iter().map(|it| it.as_millis() / 10).collect();
+        for count in 2..9 {
+            let multiples = requests.iter().filter(|it| it.is_multiple_of(count)).count();
+            assert!(multiples < 150, "{multiples} have a multiple of {count} requests");
+        }
     }
 
     #[test]

@@ -33,15 +33,15 @@ const ROUND_TRIP_MIN_NS: u64 = 1_000_000;
 /// Reads the kernel's counters of the server's TCP connections (sock_diag) several times a second. The server gets no request
 /// and needs no change. With --pcap reads a capture, which has the exact size and time of each message.
 ///
-/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `advise`, `compare`,
-/// `sweep`, `capacity` and `run`.
+/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `advise`, `gate`,
+/// `compare`, `sweep`, `capacity` and `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench observe --port 8080 --output profile.toml
   muxbench advise profile.toml
   muxbench observe --pid 1234 --duration 1min --json
   tcpdump -i any -s 100 -w server.pcap tcp port 8080
-  muxbench observe --pcap server.pcap --output profile.toml")]
+  muxbench observe --pcap server.pcap --port 8080 --output profile.toml")]
 pub struct Args {
     /// TCP port of the server, on this host or in the capture
     #[arg(long, value_name = "PORT", required_unless_present_any = ["pid", "pcap"])]
