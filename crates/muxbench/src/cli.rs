@@ -193,6 +193,7 @@ mod tests {
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
             ("muxbench advise --resume here --budget 9s", "--budget cannot"),
+            ("muxbench gate mt poll profile.toml --resume here", "OLD, NEW and FILE cannot"),
             ("muxbench atlas --resume here --rate 1 --merge there", "--merge and --rate cannot"),
         ] {
             let error = conflict(line).unwrap_or_else(|| panic!("{line}"));

@@ -85,7 +85,7 @@ const SHORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("atlas", &["objective", "budget", "merge", "rate", "connections", "response", "arch", "json", "resume"]),
-    ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "junit", "history", "json"]),
+    ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "history", "json"]),
     (
         "load",
         &[

@@ -7,12 +7,13 @@ use anyhow::{Context, bail};
 use harness::host::Host;
 use harness::model::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::plan::Plan;
-use harness::spec::units::{Rate, Share, Size, Think, Time};
+use harness::spec::http::Http;
+use harness::spec::units::{Rate, Time};
 use harness::spec::{Candidate, Experiment, OneOrMany};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
-use load::config::Schedule;
 use report::{AdviceReport, Summary, format, text};
+use wire::ServiceSpec;
 
 use crate::exit::of_validity;
 use crate::options::execution::ExecutionArgs;
@@ -155,14 +156,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (folder, run, ended) = execution::measure(&args.execution, || args.experiment(), strategy, change)?;
     let report = AdviceReport::of(&run).context("the run is no race")?;
     args.execution.format.print(&report, text::advice::render)?;
-    let confirms = write_confirmation(&folder, &run)?;
+    let confirmation = write_confirmation(&folder, &run)?;
     if !args.execution.format.json {
         if args.execution.explain {
             let mut summary = Summary::of(&run);
             summary.comparisons.truncate(1);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
-        execution::print_places(&places(&folder, &run, confirms), args.execution.format.markdown)?;
+        execution::print_places(&places(&folder, &run, confirmation.as_ref()), args.execution.format.markdown)?;
     }
     if let Some(code) = execution::code("advise", folder.display(), &run, ended) {
         return Ok(code);
@@ -171,118 +172,95 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(of_validity(report.winner.is_some() && (!args.execution.strict || is_valid)))
 }
 
-/// Writes the experiment that confirms the answer. Returns whether there is one.
-fn write_confirmation(folder: &Path, run: &Run) -> anyhow::Result<bool> {
+/// Writes the experiment that confirms the answer, and returns it. `None` without one.
+fn write_confirmation(folder: &Path, run: &Run) -> anyhow::Result<Option<Experiment>> {
     let outcomes = strategy::outcomes(run);
     let advice = advise::advice(&run.header, &outcomes).context("the run is no race")?;
-    let Some(experiment) = advise::confirmation(&run.header, &advice) else { return Ok(false) };
+    let Some(experiment) = advise::confirmation(&run.header, &advice) else { return Ok(None) };
     let text = format!("# Written by `muxbench advise`: run it with `muxbench compare`.\n{}", checked(&experiment)?.1);
     files::write(&folder.join(CONFIRM), text.as_bytes())?;
-    Ok(true)
+    Ok(Some(experiment))
 }
 
-/// Returns the next commands and the folder of the run.
-fn places(folder: &Path, run: &Run, confirms: bool) -> String {
+/// Returns the next commands and the folder of the run. `confirmation` is the written experiment.
+fn places(folder: &Path, run: &Run, confirmation: Option<&Experiment>) -> String {
     let results = format!("Results: {0} (again: muxbench report {0})\n", folder.display());
-    if !confirms {
-        return results;
-    }
+    let Some(confirmation) = confirmation else { return results };
     let trials = &run.header.trials;
     let has_commands = trials.iter().any(|trial| matches!(trial.architecture, Candidate::Exec(_)));
     let allow = if has_commands { " --allow-exec" } else { "" };
-    let confirm =
-        format::command(&["muxbench".to_owned(), "compare".to_owned(), folder.join(CONFIRM).display().to_string()]);
+    let file = format::command(&[folder.join(CONFIRM).display().to_string()]);
     let workload = trials.first().map(|trial| &trial.workload);
     // The commands of a gate serve no datagrams.
     let Some(workload) = workload.filter(|it| it.service.ports().is_none()) else {
-        return format!("Next: confirm the answer\n  {confirm}{allow}\n{results}");
+        return format!("Next: confirm the answer\n  muxbench compare {file}{allow}\n{results}");
     };
     let has_external = trials.iter().any(|trial| trial.architecture.ours().is_none());
+    let (place, flags) = (workload.transport.placeholder(), gate_flags(confirmation, workload, has_external));
     format!(
-        "Next: confirm the answer, then test your new server against the old one\n  {confirm}{allow}\n  muxbench gate './old \
-         {{port}}' './new {{port}}' --allow-exec \\\n    {}\n{results}",
-        gate_flags(workload, has_external)
+        "Next: confirm the answer, then test your new server against the old one\n  muxbench compare {file}{allow}\n  muxbench \
+         gate './old {place}' './new {place}' --allow-exec \\\n    {file}{flags}\n{results}"
     )
 }
 
-/// Returns the flags of a gate under a workload. `has_external` says whether external servers answered its requests.
-fn gate_flags(workload: &Workload, has_external: bool) -> String {
+/// Returns the flags that a gate of commands needs besides the traffic of an experiment. `has_external` says whether external
+/// servers answered its requests.
+fn gate_flags(experiment: &Experiment, workload: &Workload, has_external: bool) -> String {
     // No other server speaks `fixed`, unless it was written for muxbench.
-    let sizes = workload.service.fixed();
-    let is_replaced = sizes.is_some() && !has_external;
-    let (request, response) = sizes.filter(|_| !is_replaced).unzip();
-    let service = if is_replaced { "http" } else { workload.service.name() };
+    let is_replaced = workload.service.fixed().is_some() && !has_external;
+    let is_http = is_replaced || matches!(workload.service, ServiceSpec::Http { .. });
+    let has_requests = experiment.workload.http.as_ref().is_some_and(Http::has_requests);
     // Only muxbench's own servers have generated pages.
     let path = workload.http.as_ref().and_then(|http| http.targets.first()).map(|target| target.path.as_str());
     let path = path.filter(|path| !path.starts_with("/bytes/")).unwrap_or("/");
-    let size = |bytes: u32| Size(bytes).to_string();
     let flags = [
-        ("-c", Some(workload.connections.to_string())),
-        ("-r", workload.rate_per_s.map(|rate| rate.to_string())),
-        ("--schedule", (workload.schedule != Schedule::SlotRandom).then(|| format::name(&workload.schedule))),
-        ("--think", (!workload.think.is_none()).then(|| Think(workload.think).to_string())),
-        ("--pipeline", (workload.pipeline > 1).then(|| workload.pipeline.to_string())),
-        ("--requests-per-connection", workload.requests_per_connection.map(|count| count.to_string())),
-        ("--active", (workload.active < 1.0).then(|| Share(workload.active).to_string())),
-        ("--idle", (workload.idle > 0).then(|| workload.idle.to_string())),
-        ("--service", Some(service.to_owned())),
-        ("--request", request.map(size)),
-        ("--response", response.map(size)),
-        ("--path", (service == "http").then(|| path.to_owned())),
+        (is_replaced, "--service http".to_owned()),
+        (is_http && !has_requests, format!("--path {}", format::command(&[path.to_owned()]))),
+        (is_replaced, " # if your server speaks HTTP".to_owned()),
     ];
-    let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
-    let tls = if workload.tls.is_some() { " --tls" } else { "" };
-    let note = if is_replaced { "  # if your server speaks HTTP" } else { "" };
-    format::command(&given.flatten().collect::<Vec<_>>()) + tls + note
+    flags.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, flag)| format!(" {flag}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use load::config::{HttpTarget, HttpTraffic};
-    use wire::ServiceSpec;
 
     use super::*;
 
     #[test]
     fn answer_is_followed_by_its_confirmation_and_a_gate() {
         let folder = tempfile::tempdir().unwrap();
-        let run = testkit::advise_run(30);
-        assert!(write_confirmation(folder.path(), &run).unwrap());
+        let mut run = testkit::advise_run(30);
+        let confirmation = write_confirmation(folder.path(), &run).unwrap();
         let text = std::fs::read_to_string(folder.path().join(CONFIRM)).unwrap();
         let servers = Experiment::parse(&text, CONFIRM).unwrap().architectures.0;
         assert_eq!(servers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["mt", "epoll"]);
-        let places = places(Path::new("results/x"), &run, true);
+        let places = places(Path::new("results/x"), &run, confirmation.as_ref());
         for words in [
             "  muxbench compare results/x/confirm.toml\n",
-            "  muxbench gate './old {port}' './new {port}' --allow-exec \\\n    -c 400 -r 200 --service http --path /  # if",
+            "  muxbench gate './old {port}' './new {port}' --allow-exec \\\n    results/x/confirm.toml --service http --path /  # if",
         ] {
             assert!(places.contains(words), "{places}");
         }
-        let mut empty = run;
-        empty.records.clear();
-        assert!(!write_confirmation(folder.path(), &empty).unwrap());
+        run.records.clear();
+        assert!(write_confirmation(folder.path(), &run).unwrap().is_none());
     }
 
     #[test]
-    fn gate_has_the_flags_of_the_workload() {
+    fn gate_requests_pages_of_the_users_server() {
+        let text = "name = \"x\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n";
+        let mut experiment = Experiment::parse(text, "x.toml").unwrap();
         let mut workload = testkit::advise_run(30).header.trials.remove(0).workload;
-        assert_eq!(gate_flags(&workload, false), "-c 400 -r 200 --service http --path /  # if your server speaks HTTP");
-        let fixed = "-c 400 -r 200 --service fixed --request 128B --response 10KiB";
-        assert_eq!(gate_flags(&workload, true), fixed);
-        (workload.active, workload.idle, workload.requests_per_connection) = (0.25, 9, Some(3));
+        let flags = gate_flags(&experiment, &workload, false);
+        assert_eq!(flags, " --service http --path /  # if your server speaks HTTP");
+        assert_eq!(gate_flags(&experiment, &workload, true), "");
         workload.service = ServiceSpec::Http { folder: None };
         for (path, shown) in [("/bytes/10240", "/"), ("/a?b=1", "'/a?b=1'")] {
             workload.http = Some(HttpTraffic::new(vec![HttpTarget::get(path, None)]));
-            let flags = "-c 400 -r 200 --requests-per-connection 3 --active 1/4 --idle 9 --service http --path";
-            assert_eq!(gate_flags(&workload, false), format!("{flags} {shown}"));
+            assert_eq!(gate_flags(&experiment, &workload, false), format!(" --path {shown}"));
         }
-        let think = load::config::Think { mean_ns: 1_000_000, exponential: true };
-        (workload.schedule, workload.rate_per_s) = (Schedule::Closed, None);
-        (workload.think, workload.pipeline, workload.idle) = (think, 2, 0);
-        (workload.active, workload.requests_per_connection, workload.http) = (1.0, None, None);
-        workload.service = ServiceSpec::Kv { memory_max_bytes: 1, item_max_bytes: 1 };
-        let closed = "-c 400 --schedule closed --think 1ms,exponential --pipeline 2 --service kv";
-        assert_eq!(gate_flags(&workload, false), closed);
+        experiment.workload.http = Some(Http { paths: Some(OneOrMany(vec!["/a".to_owned()])), ..Http::default() });
+        assert_eq!(gate_flags(&experiment, &workload, false), "", "the experiment lists the requests");
     }
 
     #[test]

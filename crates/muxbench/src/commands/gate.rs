@@ -18,6 +18,8 @@ use report::{GateReport, export, format, text};
 
 use crate::exit::{NO_VALID_TRIAL, SLOWER, UNDECIDED};
 use crate::options::execution::ExecutionArgs;
+use crate::options::experiment::BaseArgs;
+use crate::options::servers::Builds;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, files, output};
 
@@ -39,6 +41,7 @@ const HEADING: &str = "Gate";
   muxbench gate old new --exec old='...' --exec new='...' --allow-exec
   muxbench gate epoll io_uring --limit p50=3%,memory=off --budget 3min
   muxbench gate epoll epoll                     # noise: a build against itself
+  muxbench gate epoll mt profile.toml           # see observe
   muxbench gate OLD NEW --markdown --junit gate.xml --history gate.jsonl
   muxbench report gate.jsonl --figures plots    # changes from build to build")]
 pub struct Args {
@@ -50,6 +53,8 @@ pub struct Args {
     /// New build, in the same forms
     #[arg(value_name = "NEW", required_unless_present = "resume")]
     new: Option<String>,
+    #[command(flatten)]
+    base: BaseArgs,
     /// Tolerances of figures, as in p50=3%,memory=off
     ///
     /// Comma-separated; `off` leaves a figure out [default: p50=2.5%, p90=35%, p95=off, p99=off, rate=5%, cpu=10% (CPU time a
@@ -81,6 +86,36 @@ pub struct Args {
     setup: SetupArgs,
     #[command(flatten)]
     execution: ExecutionArgs,
+}
+
+impl Args {
+    fn time_max_ns(&self) -> u64 {
+        self.budget.map_or(BUDGET_NS, |time| time.0)
+    }
+
+    /// Returns the experiment of both builds, with as many repeats as may fit into the budget.
+    fn experiment(&self, builds: &Builds) -> anyhow::Result<Experiment> {
+        let mut experiment = self.setup.experiment_of_builds(&self.base, builds)?;
+        if !self.rate.is_empty() {
+            experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
+        }
+        check_options(&experiment)?;
+        experiment.repeats = repeats(&experiment, self.time_max_ns());
+        Ok(checked(&experiment)?.0)
+    }
+}
+
+/// Rejects several values of an option of built-in servers. Each value makes another server, but a gate compares two.
+fn check_options(experiment: &Experiment) -> anyhow::Result<()> {
+    let server = &experiment.server;
+    let has_built_in = experiment.architectures.0.iter().any(|it| it.ours().is_some());
+    let accepts = server.accept.as_ref().map_or(1, |accepts| accepts.0.len());
+    for (flag, count) in [("--accept", accepts), ("--busy-poll", server.busy_polls().len())] {
+        if has_built_in && count > 1 {
+            bail!("{flag}: a gate compares two servers, and this experiment has {count} values; give one");
+        }
+    }
+    Ok(())
 }
 
 /// The tolerance of a figure; `None` leaves the figure out.
@@ -152,15 +187,8 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         _ => None,
     };
     let builds = || builds.as_ref().context("OLD and NEW are missing");
-    let time_max_ns = args.budget.map_or(BUDGET_NS, |time| time.0);
-    let experiment = || {
-        let mut experiment = args.setup.experiment_of_builds(builds()?)?;
-        if !args.rate.is_empty() {
-            experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
-        }
-        experiment.repeats = repeats(&experiment, time_max_ns);
-        Ok(checked(&experiment)?.0)
-    };
+    let time_max_ns = args.time_max_ns();
+    let experiment = || args.experiment(builds()?);
     let strategy = |plan: Plan, _: &Host| {
         if let Some(trial) = plan.trials.iter().find(|trial| !trial.infeasible.is_empty()) {
             bail!("{} cannot run on this host:\n{}", trial.label(), trial.infeasible.join("\n"));
@@ -248,7 +276,42 @@ fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use harness::spec::Service;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn flags_change_the_traffic_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("profile.toml");
+        let text = "architectures = 'mt'\n[workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
+        fs::write(&file, text).unwrap();
+        let experiment = |flags: &str| {
+            let line = format!("gate old new {} {flags}", file.display());
+            let Line { args } = Line::try_parse_from(line.split_whitespace()).unwrap();
+            let builds = args.setup.builds("./old {port}", "./new {port}").unwrap();
+            args.experiment(&builds).unwrap()
+        };
+        let numbers = |experiment: &Experiment| {
+            let workload = &experiment.workload;
+            let connections: Vec<u32> = workload.connections.0.iter().map(|it| it.get()).collect();
+            (connections, workload.rate.clone().unwrap().0)
+        };
+        let of_file = experiment("");
+        let servers: Vec<String> = of_file.architectures.0.iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["exec:old", "exec:new"], "the builds replace the servers of the file");
+        assert_eq!(numbers(&of_file), (vec![30], vec![Rate(700.0)]));
+        let changed = experiment("-c 9 -r 5 --service http --path /");
+        assert_eq!(numbers(&changed), (vec![9], vec![Rate(5.0)]));
+        assert_eq!((changed.workload.service, changed.workload.response), (Service::Http, None));
+    }
 
     #[test]
     fn given_tolerances_replace_defaults_and_are_required() {

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow, bail};
 use harness::files;
@@ -79,11 +80,24 @@ fn preset_names() -> Vec<&'static str> {
     presets::PRESETS.iter().map(|preset| preset.name).collect()
 }
 
-/// Reads a preset, a file, or standard input (`-`).
+/// Reads a preset, a file, or standard input (`-`). Some commands need the experiment twice, but a pipe can be read only once, so its
+/// experiment is kept.
 fn read(file: &str) -> anyhow::Result<Experiment> {
+    static PIPED: OnceLock<Experiment> = OnceLock::new();
     if let Some(preset) = presets::find(file) {
         return Ok(preset.experiment());
     }
+    if file != "-" && !is_pipe(Path::new(file)) {
+        return parse(file);
+    }
+    if let Some(experiment) = PIPED.get() {
+        return Ok(experiment.clone());
+    }
+    let experiment = parse(file)?;
+    Ok(PIPED.get_or_init(|| experiment).clone())
+}
+
+fn parse(file: &str) -> anyhow::Result<Experiment> {
     if file == "-" {
         let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
         return Ok(Experiment::parse(&text, "standard input")?);
@@ -101,8 +115,40 @@ fn read(file: &str) -> anyhow::Result<Experiment> {
 
 /// Reads a regular file or a named pipe. Rejects devices, because they may never end.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+    if is_pipe(path) {
         return io::read_to_string(File::open(path)?).map(String::into_bytes);
     }
     files::read(path)
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode};
+
+    use super::*;
+
+    #[test]
+    fn pipe_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let base = BaseArgs { file: Some(path.display().to_string()) };
+        // The second text answers a second read, which would be a defect.
+        std::thread::spawn(move || {
+            for name in ["first", "second"] {
+                let text = format!("name = \"{name}\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n");
+                let _ = fs::write(&path, text);
+                // The next text must not follow the first one in the same read.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let names = [base.read().unwrap().name, base.read().unwrap().name];
+        assert_eq!(names, ["first", "first"]);
+    }
 }

@@ -230,12 +230,12 @@ impl SetupArgs {
         self.servers.with_builds(old, new)
     }
 
-    /// Returns an experiment for many short repeats of two builds, by default with the preset's fewest connections.
-    pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
+    /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
+    pub fn experiment_of_builds(&self, base: &BaseArgs, builds: &Builds) -> anyhow::Result<Experiment> {
         if self.placebo {
             bail!("--placebo: a gate has two builds; to see the noise, give the same build twice");
         }
-        let mut experiment = self.changed(preset(), &builds.servers)?;
+        let mut experiment = self.changed(base.read()?, &builds.servers)?;
         experiment.name = "gate".into();
         experiment.placebo = builds.are_same;
         self.load.shorten(&mut experiment, PHASES_OF_BUILDS);
@@ -297,7 +297,7 @@ impl LoadArgs {
         Ok(experiment)
     }
 
-    /// Sets one repeat and other default phases, and by default only the preset's fewest connections or ports.
+    /// Sets one repeat and other default phases, and by default only the first number of connections or ports.
     pub fn shorten(&self, experiment: &mut Experiment, phases: Phases) {
         experiment.repeats = NonZeroU32::MIN;
         experiment.phases = phases;

@@ -106,6 +106,7 @@ fn failure_has_the_code_of_an_undecided_gate() {
         (["epoll", "mt"], "--limit p50=5", "such as"),
         (["tcp://127.0.0.1:1", "mt"], "", "127.0.0.1:1"),
         (["epoll", "mt"], "--placebo", "give the same build twice"),
+        (["mt-pool", "mt-pool"], "--accept shared,reuseport", "--accept: a gate compares two servers"),
     ] {
         let (code, out, err) = gate(folder.path(), builds, flags);
         assert!(code == Some(2) && err.contains(words) && out.is_empty(), "{flags}: {code:?} {out}\n{err}");

@@ -274,12 +274,11 @@ impl Variation {
         let fit = Fit::of(&scores, race.noise());
         let mut usable: Vec<usize> = among.iter().copied().filter(|&it| has_score(&it) && !part.is_past(it)).collect();
         usable.sort_by(|a, b| fit.effect(*a).unwrap_or(f64::MAX).total_cmp(&fit.effect(*b).unwrap_or(f64::MAX)));
+        // One failure may be the host's, so the change stays open after the first one.
+        let is_first = self.repeats < 2;
         let Some(&best) = usable.first() else {
             let is_past = among.iter().all(|&it| part.is_past(it));
-            if self.repeats == 1 && is_past {
-                // One failure may be the host's.
-                self.change = Change::Open;
-            } else if self.repeats > 0 {
+            if self.repeats > 0 && !(is_past && is_first) {
                 let reason = if is_past { "no contestant keeps up" } else { "no usable result" };
                 self.change = Change::NotMeasured(reason.to_owned());
             }
@@ -290,8 +289,7 @@ impl Variation {
         // Each repeat is a look.
         let alpha = level(self.repeats.max(1)) / usable.len().saturating_sub(1).max(1) as f64;
         let is_led = |it: usize| fit.is_worse(it, best, 0.0, alpha);
-        self.change = if part.is_past(winner) && self.repeats < 2 {
-            // One failure may be the host's.
+        self.change = if part.is_past(winner) && is_first {
             Change::Open
         } else if part.is_past(winner) {
             Change::Flips { to: best, ratio: None }
