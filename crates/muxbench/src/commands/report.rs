@@ -221,7 +221,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
         }
         if let Some(folder) = &args.figures {
             let (architectures, figures) = trends::drawn(&history);
-            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
+            let figures = figures.iter().map(|(figure, chart)| (figure.name.as_str(), figure.title.as_str(), chart));
             write_figures(figures, &architectures, folder)?;
         }
         return Ok(());

@@ -98,9 +98,9 @@ struct Data<'a> {
 #[derive(Serialize)]
 pub struct Drawing<'a> {
     /// The name.
-    pub name: &'static str,
+    pub name: &'a str,
     /// The heading.
-    pub title: &'static str,
+    pub title: &'a str,
     /// The chart.
     #[serde(flatten)]
     pub chart: &'a Chart,

@@ -16,7 +16,7 @@ struct Index<'a> {
     rows: Vec<RunRow<'a>>,
     hosts: Vec<String>,
     frame: &'a Frame,
-    figures: &'a [(&'static TrendFigure, Chart)],
+    figures: &'a [(TrendFigure, Chart)],
 }
 
 /// A run, and the link to its page or folder.
@@ -31,7 +31,7 @@ struct RunRow<'a> {
 /// Renders the page. The row of each run links to the element of `links` with the same index.
 pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
     let (architectures, figures) = drawn(history);
-    let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
+    let drawings = figures.iter().map(|(figure, chart)| Drawing { name: &figure.name, title: &figure.title, chart });
     let raw = json!({ "name": "index", "csv": csv(history), "json": history });
     let rows = history.runs.iter().enumerate().map(|(at, entry)| RunRow {
         entry,

@@ -1,6 +1,7 @@
 //! Figures of trends: a panel for each traffic and host, with the runs along the horizontal axis.
 
-use stats::Estimate;
+use harness::model::GateFigure;
+use stats::{Estimate, Interval};
 
 use crate::list::distinct;
 use crate::model::history::{History, Trend, TrendPoint};
@@ -12,74 +13,74 @@ use crate::plot::plot_data::estimate;
 #[derive(Debug)]
 pub struct TrendFigure {
     /// The name, for file names and the page's address.
-    pub name: &'static str,
+    pub name: String,
     /// The heading.
-    pub title: &'static str,
+    pub title: String,
     /// How to read the figure.
-    pub about: &'static str,
+    pub about: String,
     /// The label of the vertical axis.
-    label: &'static str,
+    label: String,
     form: Form,
-    /// The value, in units of the vertical axis; `None` for trends without this figure.
-    value: fn(&Trend, &TrendPoint) -> Option<Estimate>,
+    /// The figure of a gate that has the values.
+    figure: GateFigure,
 }
 
-const TRENDS: &[TrendFigure] = &[
-    TrendFigure {
-        name: "trend-p50",
-        title: "Median service time from run to run",
-        about: "The geometric mean over repeats of the median, with its 95 % interval.",
-        label: "service time p50",
-        form: Form::Time,
-        value: |trend, figures| figures.service_p50_ns.filter(|_| !is_stream(trend)),
-    },
-    TrendFigure {
-        name: "trend-p99",
-        title: "99th percentile from run to run",
-        about: "The 99th percentile of the service time: the geometric mean over repeats, with its 95 % interval.",
-        label: "service time p99",
-        form: Form::Time,
-        value: |trend, figures| figures.service_p99_ns.filter(|_| !is_stream(trend)),
-    },
-    TrendFigure {
-        name: "trend-rate",
-        title: "Throughput from run to run",
-        about: "Answered requests per second, or transactions of a closed loop: the geometric mean over repeats, with its 95 % interval.",
-        label: "answers per second",
-        form: Form::Number,
-        value: |trend, figures| figures.rate_per_s.filter(|_| !is_stream(trend)),
-    },
-    TrendFigure {
-        name: "trend-bandwidth",
-        title: "Bandwidth from run to run",
-        about: "Bytes of bursts per second: the geometric mean over repeats, with its 95 % interval.",
-        label: "bandwidth",
-        form: Form::Bandwidth,
-        value: |trend, figures| {
-            let bytes = |per_s: f64| Some(stream::megabytes_per_s(&trend.workload, per_s)? * 1e6);
-            let rate = figures.rate_per_s?;
-            let interval =
-                rate.interval.and_then(|it| Some(stats::Interval { low: bytes(it.low)?, high: bytes(it.high)? }));
-            Some(Estimate { value: bytes(rate.value)?, interval })
-        },
-    },
-];
+impl TrendFigure {
+    fn new(figure: GateFigure, form: Form, name: &str, [quantity, meaning, label]: [&str; 3]) -> Self {
+        Self {
+            name: format!("trend-{name}"),
+            title: format!("{quantity} from run to run"),
+            about: format!("{meaning}: the geometric mean over repeats, with its 95 % interval."),
+            label: label.to_owned(),
+            form,
+            figure,
+        }
+    }
 
-fn is_stream(trend: &Trend) -> bool {
-    trend.workload.service.stream().is_some()
+    /// Returns all figures: those of a gate that a history has, and the bandwidth of streams.
+    fn all() -> Vec<Self> {
+        let of_gate = GateFigure::ALL.into_iter().filter_map(|(figure, name, _)| match figure {
+            GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 => {
+                let (quantity, label) = (format!("Service time {name}"), format!("service time {name}"));
+                Some(Self::new(figure, Form::Time, name, [&quantity, &quantity, &label]))
+            }
+            GateFigure::Rate => {
+                let meaning = "Answered requests per second, or transactions of a closed loop";
+                Some(Self::new(figure, Form::Number, name, ["Throughput", meaning, "answers per second"]))
+            }
+            GateFigure::Cpu | GateFigure::Memory | GateFigure::Errors => None,
+        });
+        let words = ["Bandwidth", "Bytes of bursts per second", "bandwidth"];
+        of_gate.chain([Self::new(GateFigure::Rate, Form::Bandwidth, "bandwidth", words)]).collect()
+    }
+
+    /// Returns the value, in units of the vertical axis. Streams have only a bandwidth, and other trends all other figures.
+    fn value(&self, trend: &Trend, point: &TrendPoint) -> Option<Estimate> {
+        let scaled = |value: f64| match (self.form, stream::megabytes_per_s(&trend.workload, value)) {
+            (Form::Bandwidth, megabytes_per_s) => Some(megabytes_per_s? * 1e6),
+            (_, None) => Some(value),
+            (_, Some(_)) => None,
+        };
+        let Estimate { value, interval } = point.estimate(self.figure)?;
+        let interval = interval.and_then(|it| Some(Interval { low: scaled(it.low)?, high: scaled(it.high)? }));
+        Some(Estimate { value: scaled(value)?, interval })
+    }
 }
 
 /// Returns the architectures that have trends, and the figures.
-pub fn drawn(history: &History) -> (Vec<String>, Vec<(&'static TrendFigure, Chart)>) {
+pub fn drawn(history: &History) -> (Vec<String>, Vec<(TrendFigure, Chart)>) {
     let architectures = distinct(history.trends.iter().map(|trend| trend.architecture.clone()));
-    let draw = |figure| Some((figure, draw(history, &architectures, figure)?));
-    let figures = TRENDS.iter().filter_map(draw).collect();
+    let draw = |figure: TrendFigure| {
+        let chart = draw(history, &architectures, &figure)?;
+        Some((figure, chart))
+    };
+    let figures = TrendFigure::all().into_iter().filter_map(draw).collect();
     (architectures, figures)
 }
 
 fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Option<Chart> {
     let point = |trend: &Trend, figures: &TrendPoint| {
-        let value = (figure.value)(trend, figures).filter(|it| it.value > 0.0)?;
+        let value = figure.value(trend, figures).filter(|it| it.value > 0.0)?;
         let (y, spread) = estimate(value.value, value.interval);
         Some(Point { spread, verdict: figures.verdict, ..Point::new(figures.run as f64, y) })
     };
@@ -96,7 +97,7 @@ fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Op
         history.by_traffic().into_iter().map(panel).filter(|panel| !panel.series.is_empty()).collect();
     points(&panels).next()?;
     let all = points(&panels).flat_map(|point| point.spread.iter().copied().chain([point.y]));
-    let y = Axis::log(figure.label, figure.form, TICKS_BESIDE, all);
+    let y = Axis::log(&figure.label, figure.form, TICKS_BESIDE, all);
     let (common, names) = names(history);
     let x = Axis::names(&common, &names);
     Some(Chart { words: words(architectures, &panels, figure), shape: Shape::Points, x, y, panels })

@@ -9,7 +9,7 @@
 
 mod setting;
 
-use harness::model::{Run, TrialRecord, VerdictKind, Workload};
+use harness::model::{GateFigure, Run, TrialRecord, VerdictKind, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Block, Estimate};
@@ -249,6 +249,18 @@ impl TrendPoint {
             service_p99_ns: service(row.service_p99_ns, P99),
             rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
             metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
+        }
+    }
+
+    /// Returns a figure of a gate; `None` for figures that a history does not have.
+    pub(crate) fn estimate(&self, figure: GateFigure) -> Option<Estimate> {
+        match figure {
+            GateFigure::P50 => self.service_p50_ns,
+            GateFigure::P90 => self.service_p90_ns,
+            GateFigure::P95 => self.service_p95_ns,
+            GateFigure::P99 => self.service_p99_ns,
+            GateFigure::Rate => self.rate_per_s,
+            GateFigure::Cpu | GateFigure::Memory | GateFigure::Errors => None,
         }
     }
 }

@@ -128,7 +128,7 @@ fn trends_of_streams_show_bytes() {
         builder.add(name, &run);
     }
     let (_, figures) = drawn(&builder.finish());
-    assert_eq!(figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>(), ["trend-bandwidth"]);
+    assert_eq!(figures.iter().map(|(figure, _)| figure.name.as_str()).collect::<Vec<_>>(), ["trend-bandwidth"]);
 }
 
 #[test]
@@ -136,16 +136,16 @@ fn page_draws_every_trend_and_links_to_each_run() {
     let history = history();
     let (architectures, figures) = drawn(&history);
     assert_eq!(
-        figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>(),
-        ["trend-p50", "trend-p99", "trend-rate"]
+        figures.iter().map(|(figure, _)| figure.name.as_str()).collect::<Vec<_>>(),
+        ["trend-p50", "trend-p90", "trend-p95", "trend-p99", "trend-rate"]
     );
     for (figure, chart) in &figures {
         let points =
             chart.panels.iter().flat_map(|panel| &panel.series).map(|series| series.points.len()).sum::<usize>();
         assert_eq!(points, history.trends.iter().map(|trend| trend.points.len()).sum::<usize>(), "{}", figure.name);
         assert!(!chart.words.is_empty());
-        let svg = crate::plot::svg::svg(figure.title, chart, &architectures);
-        assert!(svg.contains(figure.title), "{}", figure.name);
+        let svg = crate::plot::svg::svg(&figure.title, chart, &architectures);
+        assert!(svg.contains(&figure.title), "{}", figure.name);
     }
     let links: Vec<String> = (0..history.runs.len()).map(|at| format!("run%20{at}/report.html")).collect();
     let html = page(&history, &links).unwrap();
