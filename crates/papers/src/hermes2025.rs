@@ -1,5 +1,5 @@
 //! T. Pan et al., "Hermes: Enhancing Layer-7 Cloud Load Balancers with Userspace-Directed I/O Event Notification" (SIGCOMM 2025):
-//! balance of connections and CPU time, latency, a worker that hangs, and the cost of steering.
+//! balance of connections and CPU time, latency, a thread that hangs, and the cost of steering.
 //!
 //! The published values are those that the independent reproduction Micro-Hermes (University of St Andrews, 2026) quotes. The claims
 //! were written down before the first run.
@@ -23,7 +23,7 @@ const SERVERS: &[&str] = &[EXCLUSIVE, REUSEPORT, "symped:4/epoll (reuseport-leas
 const EXCLUSIVE: &str = "symped:4/epoll (exclusive)";
 const REUSEPORT: &str = "symped:4/epoll (reuseport)";
 const HERMES: &str = "symped:4/epoll (hermes)";
-/// The same with a worker that hangs.
+/// The same with a thread that hangs.
 const STALLED: &[&str] = &[
     STALLED_EXCLUSIVE,
     STALLED_REUSEPORT,
@@ -45,8 +45,8 @@ pub(super) const OVERHEAD: [(&str, f64); 2] = [("light", 0.006_74), ("heavy", 0.
 
 /// The factor between balances that the paper calls an order of magnitude.
 const ORDER: f64 = 10.0;
-/// The factor by which Hermes shortens the time in which a worker that hangs gets connections: of each 200 ms, it gets some for 20 ms,
-/// and until the next worker's wait of 5 ms ends.
+/// The factor by which Hermes shortens the time in which a thread that hangs gets connections: of each 200 ms, it gets some for 20 ms,
+/// and until the next thread's wait of 5 ms ends.
 pub(super) const AVOIDED: f64 = 200.0 / 25.0 / NEAR;
 
 fn is_plain(workload: &Workload) -> bool {
@@ -90,7 +90,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "1",
         title: "Balance of connections",
-        about: "Pan et al. 2025, case 3: standard deviation over the workers of long-lived connections. Lines: 32 workers in \
+        about: "Pan et al. 2025, case 3: standard deviation over the threads of long-lived connections. Lines: 32 processes in \
                 production, over two days.",
         experiments: &["hermes2025-long"],
         draw: |here, deviation_of| {
@@ -103,7 +103,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "2",
         title: "Balance of CPU time",
-        about: "Pan et al. 2025, case 3: standard deviation over the workers of the share of a CPU that each uses. Lines: as in \
+        about: "Pan et al. 2025, case 3: standard deviation over the threads of the share of a CPU that each uses. Lines: as in \
                 Figure 1.",
         experiments: &["hermes2025-long"],
         draw: |here, deviation_of| {
@@ -141,9 +141,9 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     },
     PaperFigure {
         number: "5",
-        title: "A worker that hangs",
-        about: "Share of the connections that waited for a worker that hung for 200 ms of each second. With reuseport about 5 % do: a \
-                quarter of the connections, for a fifth of the time. The paper counts hangs of workers: 99.8 % fewer a day.",
+        title: "A thread that hangs",
+        about: "Share of the connections that waited for a thread that hung for 200 ms of each second. With reuseport about 5 % do: a \
+                quarter of the connections, for a fifth of the time. The paper counts hangs of processes: 99.8 % fewer a day.",
         experiments: &["hermes2025-stall"],
         draw: |here, deviation_of| {
             let y = Scale { label: "share of hung connections", form: Form::Share, kind: Kind::Linear };
@@ -166,9 +166,9 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "7",
         title: "CPU time of steering",
-        about: "Pan et al. 2025, case 1: share of the server's CPU time that steering takes, in the workers and in the kernel's \
-                program. Needs root. Lines: the paper's machine. Its workers write their choice by a system call, ours to shared \
-                memory. Micro-Hermes could not measure this share, because its workers sleep.",
+        about: "Pan et al. 2025, case 1: share of the server's CPU time that steering takes, in the threads and in the kernel's \
+                program. Needs root. Lines: the paper's machine. Its processes write their choice by a system call, our threads to \
+                shared memory. Micro-Hermes could not measure this share, because its threads sleep.",
         experiments: &["hermes2025-short"],
         draw: |here, deviation_of| {
             let y = Scale { label: "share of CPU time", form: Form::Share, kind: Kind::Linear };
@@ -214,12 +214,12 @@ const LOADS: &str = "light, medium and heavy load";
 pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
         .authors("a load balancer, with clients and web servers on hosts of their own")
-        .meaning("no web servers behind the workers, which answer themselves"),
-    setup::MACHINE.authors("32 CPUs, 128 GiB").meaning("workers share fewer CPUs, so expensive requests sleep"),
+        .meaning("no web servers behind the threads, which answer themselves"),
+    setup::MACHINE.authors("32 CPUs, 128 GiB").meaning("threads share fewer CPUs, so expensive requests sleep"),
     setup::SYSTEM.authors("Linux 4.19").meaning("a later kernel"),
     setup::SERVERS
-        .authors("32 worker processes, one for each CPU")
-        .meaning("fewer workers have smaller deviations; threads instead of processes"),
+        .authors("32 processes, one for each CPU")
+        .meaning("threads instead of processes; fewer have smaller deviations"),
     setup::ACCEPT.authors("exclusive, reuseport, hermes"),
     setup::CLIENTS.authors(UNKNOWN).meaning("ours"),
     setup::CONNECTIONS.authors(UNKNOWN).meaning("ours"),
@@ -232,9 +232,9 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("TLS, compression, regular expressions")
         .meaning("as long in each strategy, but without CPU time"),
     setup::STALL
-        .authors("workers that hang in production")
+        .authors("processes that hang in production")
         .of(&["hermes2025-stall"])
-        .meaning("one worker, at regular times"),
+        .meaning("one thread, at regular times"),
     setup::PHASES.authors("production: two days; cases: not known").meaning("ours"),
     setup::REPEATS.authors(UNKNOWN).meaning("intervals need three"),
     setup::ORDER.authors(UNKNOWN).meaning("ours"),
@@ -250,7 +250,7 @@ const fn hung(servers: &'static [&'static str]) -> Statement {
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        says: "Exclusive wake-ups give long-lived connections to few workers. Hermes balances them better than reuseport, and by an \
+        says: "Exclusive wake-ups give long-lived connections to few threads. Hermes balances them better than reuseport, and by an \
                order of magnitude better than exclusive wake-ups. (A standard deviation 1.25 times reuseport's counts as equal.)",
         cpus_min: 0,
         statements: &[
@@ -294,13 +294,13 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     },
     Claim {
-        says: "With reuseport the kernel goes on giving connections to a worker that hangs; Hermes stops when it notices. (Our limit: \
+        says: "With reuseport the kernel goes on giving connections to a thread that hangs; Hermes stops when it notices. (Our limit: \
                it notices after 25 of 200 ms.)",
         cpus_min: 0,
         statements: &[hung(&[STALLED_REUSEPORT])],
     },
     Claim {
-        says: "Exclusive wake-ups avoid a worker that hangs, too.",
+        says: "Exclusive wake-ups avoid a thread that hangs, too.",
         cpus_min: 0,
         statements: &[Statement::of(&[STALLED_REUSEPORT], &HUNG, short, Is::Above(AVOIDED, &[STALLED_EXCLUSIVE]))],
     },

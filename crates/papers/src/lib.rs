@@ -162,7 +162,7 @@ pub const PAPERS: &[Paper] = &[
         name: "hermes2025",
         citation: "T. Pan et al., \"Hermes: Enhancing Layer-7 Cloud Load Balancers with Userspace-Directed I/O Event Notification\" \
                    (SIGCOMM 2025)",
-        about: "balance of workers, latency, a worker that hangs, and the cost of steering by four accept strategies",
+        about: "balance of threads, latency, a thread that hangs, and the cost of steering by four accept strategies",
         experiments: &[
             "hermes2025-long",
             "hermes2025-short",

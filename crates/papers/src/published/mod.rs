@@ -341,25 +341,26 @@ fn of_ports(trial: &Trial, ports: u32) -> bool {
 
 #[test]
 fn claims_change_at_their_thresholds() {
+    std::thread::scope(|scope| PAPERS.iter().for_each(|paper| drop(scope.spawn(|| check_thresholds(paper)))));
+}
+
+fn check_thresholds(paper: &Paper) {
     /// The step below and above a threshold.
     const STEP: f64 = 1.03;
-    for paper in PAPERS {
-        let mut made = Published::of(paper.name);
-        for (at, Threshold { claim, factor, of, .. }) in
-            thresholds().into_iter().filter(|it| it.paper == paper.name).enumerate()
-        {
-            let step = if factor > 1.0 { STEP } else { 1.0 / STEP };
-            let mut outcome = |expected: Outcome, factor: Factor<'_>| {
-                made.scale(of, factor);
-                let found = made.check(claim, &|trial| if of(trial) { factor(trial) } else { 1.0 });
-                assert_eq!(found.outcome, expected, "{} {at}: {found:#?}", paper.name);
-            };
-            outcome(Outcome::HoldsHere, &|_| factor / step);
-            outcome(Outcome::DoesNotHoldHere, &|_| factor * step);
-            outcome(Outcome::Inconclusive, &|trial| factor * [0.96, 1.0, 1.04][trial.repeat as usize]);
-            // `every_claim_holds_on_published_values` checks the values without a factor.
-            made.scale(of, &|_| 1.0);
-        }
+    let mut made = Published::of(paper.name);
+    let of_paper = thresholds().into_iter().filter(|it| it.paper == paper.name);
+    for (at, Threshold { claim, factor, of, .. }) in of_paper.enumerate() {
+        let step = if factor > 1.0 { STEP } else { 1.0 / STEP };
+        let mut outcome = |expected: Outcome, factor: Factor<'_>| {
+            made.scale(of, factor);
+            let found = made.check(claim, &|trial| if of(trial) { factor(trial) } else { 1.0 });
+            assert_eq!(found.outcome, expected, "{} {at}: {found:#?}", paper.name);
+        };
+        outcome(Outcome::HoldsHere, &|_| factor / step);
+        outcome(Outcome::DoesNotHoldHere, &|_| factor * step);
+        outcome(Outcome::Inconclusive, &|trial| factor * [0.96, 1.0, 1.04][trial.repeat as usize]);
+        // `every_claim_holds_on_published_values` checks the values without a factor.
+        made.scale(of, &|_| 1.0);
     }
 }
 

@@ -212,7 +212,7 @@ fn welsh2001(name: &str, workload: &Workload) -> Option<Values> {
 
 /// The deviations of production in the trials with long-lived connections, and the mean latency of case 1 at its highest rate. The
 /// other times have the order of the text: with expensive requests Hermes is fastest and reuseport slowest; with some expensive
-/// connections Hermes is as fast as exclusive wake-ups. The text says that only reuseport gives connections to a worker that hangs.
+/// connections Hermes is as fast as exclusive wake-ups. The text says that only reuseport gives connections to a thread that hangs.
 fn hermes2025(trial: &Trial) -> Option<Values> {
     let (workload, serve) = (&trial.workload, trial.serve.ours()?);
     let accept = serve.accept.to_string();

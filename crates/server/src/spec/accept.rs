@@ -1,4 +1,4 @@
-//! Accept strategies. A worker is a thread or process that serves connections.
+//! Accept strategies. `mp-prefork` has processes in place of the threads.
 
 use std::fmt;
 
@@ -8,44 +8,44 @@ use wire::{Address, ServiceSpec};
 
 use crate::spec::model::{ModelRow, PerConnection};
 
-/// A way in which connections reach the workers.
+/// A way in which connections reach the threads that serve them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
-    /// One thread accepts for all workers.
+    /// One thread accepts for all others.
     #[default]
     Single,
-    /// All workers block in accept4 on one listener; the kernel wakes the one that has waited longest.
+    /// All threads block in accept4 on one listener; the kernel wakes the one that has waited longest.
     Shared,
-    /// Each worker has a listener (SO_REUSEPORT); the kernel chooses one by a hash of the client's address and port. A
-    /// connection to a busy worker of a pool waits even if other workers are idle.
+    /// Each thread has a listener (SO_REUSEPORT); the kernel chooses one by a hash of the client's address and port. A
+    /// connection to a busy thread of a pool waits even if other threads are idle.
     Reuseport,
-    /// All workers wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the worker that began to wait
-    /// last. A network thread then accepts up to 32 waiting connections; a worker of a pool accepts one.
+    /// All threads wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the thread that began to wait
+    /// last. A network thread then accepts up to 32 waiting connections; a thread of a pool accepts one.
     Exclusive,
-    /// Like [`Accept::Reuseport`], but the CPU that processes the client's SYN chooses: CPU N worker N, modulo the workers. A
+    /// Like [`Accept::Reuseport`], but the CPU that processes the client's SYN chooses: CPU N thread N, modulo the threads. A
     /// classic BPF program chooses (SO_ATTACH_REUSEPORT_CBPF).
     ReuseportCpu,
     /// Like [`Accept::ReuseportCpu`], by the socket option SO_INCOMING_CPU.
     IncomingCpu,
-    /// Like [`Accept::Reuseport`], but an eBPF program chooses the worker with the fewest connections.
+    /// Like [`Accept::Reuseport`], but an eBPF program chooses the thread with the fewest connections.
     ReuseportLeast,
-    /// Like [`Accept::Reuseport`], but the hash chooses only among workers that do not hang and have few connections and events
-    /// (Hermes, SIGCOMM 2025). Each worker reports these and chooses the eligible workers, which an eBPF program reads.
+    /// Like [`Accept::Reuseport`], but the hash chooses only among threads that do not hang and have few connections and events
+    /// (Hermes, SIGCOMM 2025). Each thread reports these and chooses the eligible threads, which an eBPF program reads.
     Hermes,
 }
 
 impl Accept {
     /// Every strategy with its name and its description in `muxbench list`.
     pub const ALL: [(Self, &'static str, &'static str); 8] = [
-        (Self::Single, "single", "one thread accepts for all workers"),
-        (Self::Shared, "shared", "all workers block in accept4 on one listener"),
-        (Self::Reuseport, "reuseport", "a listener for each worker (SO_REUSEPORT), chosen by the kernel's hash"),
-        (Self::Exclusive, "exclusive", "all workers wait with EPOLLEXCLUSIVE on one listener, then accept"),
+        (Self::Single, "single", "one thread accepts for all others"),
+        (Self::Shared, "shared", "all threads block in accept4 on one listener"),
+        (Self::Reuseport, "reuseport", "a listener for each thread (SO_REUSEPORT), chosen by the kernel's hash"),
+        (Self::Exclusive, "exclusive", "all threads wait with EPOLLEXCLUSIVE on one listener, then accept"),
         (Self::ReuseportCpu, "reuseport-cpu", "as reuseport, chosen by the CPU that gets the SYN (classic BPF)"),
         (Self::IncomingCpu, "incoming-cpu", "as reuseport-cpu, by SO_INCOMING_CPU"),
-        (Self::ReuseportLeast, "reuseport-least", "as reuseport, the worker with the fewest connections (eBPF)"),
-        (Self::Hermes, "hermes", "as reuseport, without workers that hang or have many connections (eBPF)"),
+        (Self::ReuseportLeast, "reuseport-least", "as reuseport, the thread with the fewest connections (eBPF)"),
+        (Self::Hermes, "hermes", "as reuseport, without threads that hang or have many connections (eBPF)"),
     ];
 
     /// The default strategy of `model`.
@@ -78,22 +78,22 @@ impl Accept {
         Ok(())
     }
 
-    /// Whether each worker has a listener of its own.
+    /// Whether each thread has a listener of its own.
     pub fn has_own_listeners(self) -> bool {
         !matches!(self, Self::Single | Self::Shared | Self::Exclusive)
     }
 
-    /// Whether the CPU that processes a client's SYN chooses the worker.
+    /// Whether the CPU that processes a client's SYN chooses the thread.
     pub fn chooses_by_cpu(self) -> bool {
         matches!(self, Self::ReuseportCpu | Self::IncomingCpu)
     }
 
-    /// Whether the workers' state steers new connections.
+    /// Whether the threads' state steers new connections.
     pub fn steers_by_state(self) -> bool {
         matches!(self, Self::ReuseportLeast | Self::Hermes)
     }
 
-    /// Whether each worker has a listener or an epoll instance of its own.
+    /// Whether each thread has a listener or an epoll instance of its own.
     pub(crate) fn takes_a_descriptor(self) -> bool {
         self.has_own_listeners() || self == Self::Exclusive
     }
