@@ -109,6 +109,12 @@ pub const CHECKS: &[CheckRow] = checks! {
         wait. Pauses raise the tails (p99, send delay p99). Above about 1 % of the time, they raise the median too.", pauses;
     "neighbours' load": "Other programs take time and caches of the CPUs of server and client. Latencies grow, and the client \
         sends late.", neighbours;
+    "memory monitors": "The kernel watches which memory is used (DAMON). Its thread `kdamond` scans all processes, so thousands of \
+        processes, such as those of mp, take much of a CPU from the servers.",
+        |snapshot| match snapshot.fact("memory monitors") {
+            Some("on") => warning("on", "echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state"),
+            _ => good("off"),
+        };
     "leftovers": "Processes of killed runs use CPUs, memory and ports that later runs need.",
         |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
             none if none.is_empty() => good("none"),
@@ -513,6 +519,7 @@ mod tests {
             ("io_uring", "refused: Operation not permitted (os error 1)"),
             ("io_uring disabled", "2"),
             ("kernel timestamps", "none within 300 ms"),
+            ("memory monitors", "on"),
             ("mitigations", "none"),
             ("smt", "on"),
             ("somaxconn", "128"),

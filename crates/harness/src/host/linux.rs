@@ -176,6 +176,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("steal ticks", steal),
         ("memory bytes", meminfo_bytes("MemTotal:").map(|bytes| bytes.to_string())),
         ("memory available bytes", meminfo_bytes("MemAvailable:").map(|bytes| bytes.to_string())),
+        ("memory monitors", memory_monitors()),
         ("load average", read("/proc/loadavg")),
         ("descriptors max", Some(limit(Resource::Nofile))),
         ("processes max", Some(limit(Resource::Nproc))),
@@ -195,6 +196,13 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("network", Some("loopback: requests and responses do not pass a network interface".to_owned())),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// Tells whether the kernel monitors accesses to memory (DAMON); `None` if it cannot.
+fn memory_monitors() -> Option<String> {
+    let monitors = fs::read_dir("/sys/kernel/mm/damon/admin/kdamonds").ok()?.flatten();
+    let mut states = monitors.filter_map(|monitor| read(&format!("{}/state", monitor.path().display())));
+    Some(if states.any(|state| state == "on") { "on" } else { "off" }.to_owned())
 }
 
 /// Returns the distinct contents of the file `name` of all `cpus`.

@@ -507,6 +507,7 @@ fn doctor_checks_every_cause_of_disturbance() {
         "hypervisor",
         "steal time",
         "neighbours' load",
+        "memory monitors",
         "leftovers",
         "pauses",
         "container",
@@ -563,7 +564,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(pools_are_measured_with_exclusive_accept));
     cases.alone(case!(kernel_timestamps_cover_every_sent_request));
     cases.once(case!(flags_set_locality_and_schedules));
-    cases.alone(case!(calibrate_recovers_hold_times));
+    cases.once(case!(calibrate_recovers_hold_times));
     cases.once(case!(experiment_file_is_planned_and_run));
     cases.once(case!(experiment_is_read_from_a_named_pipe));
     cases.once(case!(needed_hosts_follow_from_documented_or_measured_costs));
