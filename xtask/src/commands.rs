@@ -34,6 +34,8 @@ pub struct Shown {
     pub program: String,
     /// The arguments of the program, without redirections.
     pub arguments: Vec<String>,
+    /// The file that receives the output, if the command line redirects it.
+    pub output: Option<String>,
 }
 
 impl Shown {
@@ -76,8 +78,8 @@ pub fn of_documents() -> io::Result<Vec<Shown>> {
 pub fn of_text(name: &str, text: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut add = |line: usize, place: Place, command: &str| {
-        for (program, arguments) in commands(command) {
-            found.push(Shown { source: format!("{name}:{line}"), place, program, arguments });
+        for (program, arguments, output) in commands(command) {
+            found.push(Shown { source: format!("{name}:{line}"), place, program, arguments, output });
         }
     };
     // The kind of the present block; `None` in the text.
@@ -120,17 +122,18 @@ fn spans(paragraph: &str, mut use_span: impl FnMut(&str)) {
     }
 }
 
-/// Returns the programs of a shell's command line that belong to this workspace, with their arguments.
-fn commands(line: &str) -> Vec<(String, Vec<String>)> {
+/// Returns the programs of a shell's command line that belong to this workspace, with their arguments and output files.
+fn commands(line: &str) -> Vec<(String, Vec<String>, Option<String>)> {
     let words = shlex::split(line).unwrap_or_default();
     words.split(|word| ["|", "&&", "&", ";"].contains(&&**word)).filter_map(command).collect()
 }
 
-fn command(words: &[String]) -> Option<(String, Vec<String>)> {
+fn command(words: &[String]) -> Option<(String, Vec<String>, Option<String>)> {
     let end = words.iter().position(|word| word.starts_with('>') || word.starts_with('<')).unwrap_or(words.len());
+    let output = words.get(end + 1).filter(|_| words[end] == ">");
     let words = &words[..end];
     let start = words.iter().position(|word| !word.contains('='))?;
-    let of = |program: &str, first: usize| Some((program.to_owned(), words[first..].to_vec()));
+    let of = |program: &str, first: usize| Some((program.to_owned(), words[first..].to_vec(), output.cloned()));
     match &*words[start] {
         "muxbench" => of("muxbench", start + 1),
         "cargo" if words.get(start + 1)? == "xtask" => of("xtask", start + 2),
@@ -159,7 +162,9 @@ mod tests {
             ```console\n$ A=1 sudo muxbench lab -- true    # a lab\n$ tcpdump -i any | muxbench plan - \\\n    --json > out\n\
             printed\n```\n\n<!-- run -->\n\n```console\n$ cargo run --release -- compare && cargo xtask test --fast\n\
             $ cargo run -p muxbench-stats --example x\n```\n\n```text\n$ muxbench text\n```\n";
-        let found: Vec<_> = of_text("a.md", text)
+        let shown = of_text("a.md", text);
+        assert_eq!(shown[3].output.as_deref(), Some("out"));
+        let found: Vec<_> = shown
             .into_iter()
             .map(|it| (it.source, it.place, format!("{} {}", it.program, it.arguments.join(" "))))
             .collect();
@@ -181,7 +186,8 @@ mod tests {
             .arg(clap::arg!(<FILE>));
         let mut parse = |place, line: &str| {
             let arguments = line.split_whitespace().map(str::to_owned).collect();
-            Shown { source: "a.md:1".into(), place, program: "xtask".into(), arguments }.parse(&mut command)
+            let program = "xtask".into();
+            Shown { source: "a.md:1".into(), place, program, arguments, output: None }.parse(&mut command)
         };
         assert!(parse(Place::Block, "a.toml --rate 7").unwrap().is_some());
         for line in ["--rate 7", "a.toml --rate RATE"] {

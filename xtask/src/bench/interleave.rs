@@ -112,20 +112,28 @@ impl fmt::Display for Ratio {
 }
 
 impl Comparison {
-    /// The pairs of servers that differ significantly, the slower one first.
+    /// The labels of the rows with this verdict.
+    fn labels(&self, verdict: &'static str) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter(move |row| row.verdict == verdict).map(|row| row.label.as_str())
+    }
+
+    /// The pairs of servers of which one is known to be slower, the slower one first: they differ significantly, or one is saturated
+    /// and the other valid. Saturated servers miss the rate, and have no ratios.
     fn separated(&self) -> impl Iterator<Item = (&str, &str)> {
         let differ = self.pairs.iter().filter(|pair| pair.ratio.p_family.is_some_and(|p| p <= 0.05));
-        differ.map(|pair| match pair.ratio.ratio > 1.0 {
+        let differ = differ.map(|pair| match pair.ratio.ratio > 1.0 {
             true => (pair.architecture.as_str(), pair.base.as_str()),
             false => (pair.base.as_str(), pair.architecture.as_str()),
-        })
+        });
+        let saturated = self.labels("saturated");
+        differ.chain(saturated.flat_map(move |slower| self.labels("valid").map(move |faster| (slower, faster))))
     }
 
     fn separates(&self, slower: &str, faster: &str) -> bool {
         self.separated().any(|it| it == (slower, faster))
     }
 
-    /// Returns the servers in order, with `<` between neighbours that differ significantly and `=` between others.
+    /// Returns the servers in order, with `<` between neighbours of which the second is known to be slower, and `=` between others.
     fn chain(&self) -> String {
         let mut chain = String::new();
         for (at, row) in self.rows.iter().enumerate() {
@@ -354,7 +362,9 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
 }
 
 fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
-    println!("order: the default `compare`; `<` separates servers that differ significantly; {count} runs");
+    println!(
+        "order: the default `compare`; `a < b`: b is significantly slower, or saturated while a is valid; {count} runs"
+    );
     let runs = (0..count).map(|_| compare(binary, "")).collect::<anyhow::Result<Vec<_>>>()?;
     for at in 0..runs.iter().map(Vec::len).max().unwrap_or(0) {
         let orders: Vec<&Comparison> = runs.iter().filter_map(|run| run.get(at)).collect();
@@ -386,4 +396,34 @@ fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {
     })?;
     println!("  epoll's p50 {p50}; what mt adds to it {added}; half-width of the placebo's interval {width}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn saturated_server_is_slower_than_valid_ones() {
+        let row = |label: &str, verdict: &str| {
+            json!({
+                "architecture": label, "label": label, "verdict": verdict, "reasons": [], "repeats": 4,
+                "repeats_valid": 4,
+            })
+        };
+        let pair = |architecture: &str, base: &str, p: f64| {
+            json!({
+                "architecture": architecture, "base": base, "ratio": { "ratio": 1.2, "p_family": p },
+            })
+        };
+        let comparison = json!({
+            "title": "400 connections",
+            "rows": [row("epoll", "valid"), row("mt", "valid"), row("select", "saturated"), row("mp", "failed")],
+            "pairs": [pair("mt", "epoll", 0.5)],
+        });
+        let comparison: Comparison = serde_json::from_value(comparison).unwrap();
+        assert_eq!(comparison.chain(), "epoll = mt < select = mp");
+        assert!(comparison.separates("select", "epoll"));
+    }
 }

@@ -81,6 +81,15 @@ impl Cases {
         }
     }
 
+    /// Adds a slow test of each item, if the environment has MUXBENCH_EVERY.
+    pub fn every_of(&mut self, items: fn() -> Vec<String>, (name, test): (&str, fn(&str))) {
+        if self.every {
+            for item in items() {
+                self.tests.push(trial(format!("{name}::{item}"), move || test(&item)));
+            }
+        }
+    }
+
     /// Adds a test that measures, so no other test may run at the same time. Its name begins with `alone::`.
     pub fn alone(&mut self, (name, test): (&str, fn())) {
         self.alone.push(trial(name.replacen("::", "::alone::", 1), test));
@@ -112,7 +121,12 @@ impl Cases {
 
     /// Adds a check of a service's protocol on [`KINDS`], because loops pass all bytes to the service.
     pub fn kinds(&mut self, service: &ServiceSpec, check: (&str, impl Check)) {
-        if self.every { self.serving(service, check) } else { self.named(KINDS, check) }
+        self.protocol(service, KINDS, check);
+    }
+
+    /// Adds a check of a service's protocol on these architectures, or on all if every check runs on all.
+    pub fn protocol(&mut self, service: &ServiceSpec, names: &[&str], check: (&str, impl Check)) {
+        if self.every { self.serving(service, check) } else { self.named(names, check) }
     }
 
     /// Adds a check that runs on all of these architectures, except runtimes that are not compiled in.

@@ -100,7 +100,7 @@ fn curl(base: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn http_tools_end_without_errors_in_every_architecture(architecture: Architecture) {
+fn http_tools_end_without_errors(architecture: Architecture) {
     let serve = Serve::start_http(architecture, &[]);
     let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
     let all = [
@@ -436,7 +436,7 @@ fn unservable_folder_is_rejected_with_its_path() {
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
-    cases.serving(SERVICE, case!(http_tools_end_without_errors_in_every_architecture));
+    cases.kinds(SERVICE, case!(http_tools_end_without_errors));
     cases.once(case!(peer_tools_detect_wrong_server));
     cases.serving(SERVICE, case!(responses_on_one_connection_keep_their_order));
     cases.serving(SERVICE, case!(refused_request_gets_a_status_before_the_close));

@@ -94,12 +94,12 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
-fn memccapable_passes_in_every_architecture(architecture: Architecture) {
+fn memccapable_passes(architecture: Architecture) {
     let serve = Serve::start_kv(architecture, &[]);
     memccapable(serve.ip(), 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-fn memcslap_has_no_error_in_any_architecture(architecture: Architecture) {
+fn memcslap_has_no_error(architecture: Architecture) {
     let serve = Serve::start_kv(architecture, &[]);
     for test in ["set", "get", "mget"] {
         memcslap(serve.ip(), test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
@@ -497,11 +497,11 @@ fn concurrent_changes_add_up_in_every_architecture(architecture: Architecture) {
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
-    cases.serving(SERVICE, case!(memccapable_passes_in_every_architecture));
-    cases.serving(SERVICE, case!(memcslap_has_no_error_in_any_architecture));
+    cases.kinds(SERVICE, case!(memccapable_passes));
+    cases.kinds(SERVICE, case!(memcslap_has_no_error));
     cases.kinds(SERVICE, case!(pymemcache_passes));
     cases.kinds(SERVICE, case!(meta_memcache_passes));
-    cases.kinds(SERVICE, case!(tests_of_pymemcache_pass));
+    cases.protocol(SERVICE, &["epoll"], case!(tests_of_pymemcache_pass));
     cases.once(case!(memcached_passes_the_checks_of_kv));
     cases.once(case!(random_commands_get_the_responses_of_memcached));
     cases.once(case!(recorded_conversations_match_memcached));

@@ -25,7 +25,7 @@ const SMALL: &[&str] =
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
 /// Whether this host permits labs. Otherwise reports the test as skipped.
-fn may_make_labs() -> bool {
+pub fn may_make_labs() -> bool {
     let reasons = choose(&network("1ms"), &Found::here()).err();
     if let Some(reasons) = &reasons {
         skipped(&format!("a lab: {}", reasons.join("; ")));

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use harness::spec::Experiment;
 use serde_json::Value;
@@ -15,16 +15,23 @@ fn observe(arguments: &[&str]) -> Output {
     muxbench().arg("observe").args(arguments).output().unwrap()
 }
 
+/// Starts `load` with these flags, and returns it when its window of a minute begins.
+pub fn begin_load(flags: &str) -> Child {
+    let mut client = load();
+    client.args("--ramp 0 --warm-up 300ms --measure 60s --cool-down 20s --pacing sleep-spin".split(' '));
+    let mut client = client.args(flags.split(' ')).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(client.stderr.take().unwrap());
+    assert!((&mut messages).lines().any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    // Keep the pipe open, because the client prints more messages.
+    client.stderr = Some(messages.into_inner());
+    client
+}
+
 /// Observes a server for three seconds while a client loads it with these flags. Returns what was seen, and the profile, which
 /// `compare` has read and printed.
 fn observed(flags: &str, folder: &Path) -> (Value, Experiment) {
     let serve = Serve::start("epoll".parse().unwrap(), 64, 1_000);
-    let mut client = load();
-    client.args(["--target", &serve.address.to_string(), "--request", "64B", "--response", "1000B", "--json"]);
-    client.args("--ramp 0 --warm-up 300ms --measure 60s --cool-down 20s --pacing sleep-spin".split(' '));
-    let mut client = client.args(flags.split(' ')).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut messages = BufReader::new(client.stderr.take().unwrap()).lines();
-    assert!(messages.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    let mut client = begin_load(&format!("--target {} --request 64B --response 1000B {flags}", serve.address));
     let (file, port) = (folder.join("profile.toml"), serve.ip().port().to_string());
     let output = observe(&["--port", &port, "--duration", "3s", "--json", "--output", file.to_str().unwrap()]);
     client.kill().unwrap();
@@ -119,7 +126,7 @@ fn append(capture: &mut Vec<u8>, at_us: u32, is_request: bool, client: u16, sequ
 
 /// Returns a capture in the format pcap. Ten connections have twenty requests each. Requests have 100 bytes. Responses have
 /// 1000 to 1190 bytes, and follow after 300 µs.
-fn capture() -> Vec<u8> {
+pub fn capture() -> Vec<u8> {
     // Packets begin with their IPv4 header (228).
     let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 228];
     let mut capture: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();

@@ -65,7 +65,7 @@ fn page_of_a_run_works_and_is_accessible() {
 }
 
 /// Stores a run in `folder`.
-fn store(folder: &Path, run: &Run) {
+pub fn store(folder: &Path, run: &Run) {
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
 }

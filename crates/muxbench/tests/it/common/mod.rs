@@ -166,7 +166,8 @@ impl Serve {
         Self::launch(architecture, &all, None)
     }
 
-    fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {
+    /// Starts a server with these flags and a hard limit of any resource.
+    pub fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {
         let mut command = muxbench();
         command.args(["serve", "--json", "--arch", &architecture.to_string()]).args(flags).stdout(Stdio::piped());
         if let Some((resource, maximum)) = limit {
