@@ -52,7 +52,8 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("127.0.0.1:80", "127.0.0.1:PORT", HTTP),
     ("http://localhost ", "http://127.0.0.1:PORT ", HTTP),
     ("json --cacert ca.pem ", "json ", ""),
-    ("https://localhost:8443/orders ", "https://127.0.0.1:PORT/orders --cacert ca.pem ", HTTPS),
+    // Built-in servers answer only GET and HEAD.
+    ("https://localhost:8443/orders ", "https://127.0.0.1:PORT/orders --cacert ca.pem --expect-status 405 ", HTTPS),
     ("https://localhost/orders ", "https://127.0.0.1:PORT/orders --cacert ca.pem ", HTTPS),
     ("https://example.org/", "https://127.0.0.1:PORT/", HTTPS),
     ("redis://127.0.0.1 ", "redis://127.0.0.1:PORT ", "--service redis"),
