@@ -47,11 +47,9 @@ pub fn observe(port: NonZeroU16, duration: Duration, stop: &AtomicBool) -> anyho
         }
     })?;
     let mut took = begin.elapsed();
-    for number in 0.. {
-        if begin.elapsed() >= duration || stop.load(Relaxed) {
-            break;
-        }
-        let next = (Instant::now() + interval(number).max(took * PAUSE_FACTOR)).min(begin + duration);
+    let goes_on = || begin.elapsed() < duration && !stop.load(Relaxed);
+    for interval in (0..).map(interval).take_while(|_| goes_on()) {
+        let next = (Instant::now() + interval.max(took * PAUSE_FACTOR)).min(begin + duration);
         while !stop.load(Relaxed) {
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
