@@ -14,6 +14,8 @@ use crate::environment::python;
 
 /// The limit of a program's size.
 const PROGRAM_BYTES_MAX: usize = 20 << 20;
+/// The runtimes of Linux that a build from source leaves out, because they lengthen it.
+const FEATURES: &str = "compio,monoio";
 
 /// Builds the programs and their packages, and returns the folder of the packages.
 pub fn build() -> anyhow::Result<PathBuf> {
@@ -61,7 +63,7 @@ pub fn build() -> anyhow::Result<PathBuf> {
 /// Builds the static program for a processor and returns it.
 fn program(processor: Processor, interpreter: &Path) -> anyhow::Result<Vec<u8>> {
     let target = format!("{}-unknown-linux-musl", processor.name);
-    let path = cross::build(&target, "dist", interpreter)?;
+    let path = cross::build(&target, "dist", FEATURES, interpreter)?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
     ensure!(
         program.len() <= PROGRAM_BYTES_MAX,

@@ -61,11 +61,12 @@ pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the program for a target with a profile, and returns its path.
-pub fn build(target: &str, profile: &str, interpreter: &Path) -> anyhow::Result<PathBuf> {
+/// Builds the program for a target with a profile and more features, comma-separated, and returns its path.
+pub fn build(target: &str, profile: &str, features: &str, interpreter: &Path) -> anyhow::Result<PathBuf> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     add(target)?;
-    let arguments = ["zigbuild", "--locked", "--profile", profile, "--target", target, "--package", "muxbench"];
+    let mut arguments = vec!["zigbuild", "--locked", "--profile", profile, "--target", target, "--package", "muxbench"];
+    arguments.extend(["--features", features]);
     step(zigbuild(tools), tools, &arguments)?;
     Ok(program(target, profile))
 }
@@ -84,7 +85,7 @@ fn add(target: &str) -> anyhow::Result<()> {
 }
 
 fn link_one(target: &Target, interpreter: &Path) -> anyhow::Result<()> {
-    let program = build(target.name, "dev", interpreter)?;
+    let program = build(target.name, "dev", "", interpreter)?;
     let bytes = fs::read(&program).with_context(|| program.display().to_string())?;
     ensure!(
         (target.is_program)(&bytes),

@@ -47,7 +47,7 @@ const HEADING: &str = "Gate";
 pub struct Args {
     /// Old build: command with {port}, URL, name or architecture
     ///
-    /// A name is that of an --exec or --target
+    /// A name is that of an --exec, a --target, or such a table of FILE
     #[arg(value_name = "OLD", required_unless_present = "resume")]
     old: Option<String>,
     /// New build, in the same forms
@@ -183,7 +183,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         read_history(path)?;
     }
     let builds = match (&args.old, &args.new) {
-        (Some(old), Some(new)) => Some(args.setup.builds(old, new)?),
+        (Some(old), Some(new)) => Some(args.setup.builds(old, new, &args.base)?),
         _ => None,
     };
     let builds = || builds.as_ref().context("OLD and NEW are missing");
@@ -291,12 +291,13 @@ mod tests {
     fn flags_change_the_traffic_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("profile.toml");
-        let text = "architectures = 'mt'\n[workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
+        let text = "architectures = ['mt', 'exec:go', 'exec:c']\n[exec.go]\ncommand = ['./go', '{port}']\n[exec.c]\ncommand = ['./c', '{port}']
+                    [workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
         fs::write(&file, text).unwrap();
-        let experiment = |flags: &str| {
+        let experiment = |new: &str, flags: &str| {
             let line = format!("gate old new {} {flags}", file.display());
             let Line { args } = Line::try_parse_from(line.split_whitespace()).unwrap();
-            let builds = args.setup.builds("./old {port}", "./new {port}").unwrap();
+            let builds = args.setup.builds("./old {port}", new, &args.base).unwrap();
             args.experiment(&builds).unwrap()
         };
         let numbers = |experiment: &Experiment| {
@@ -304,11 +305,14 @@ mod tests {
             let connections: Vec<u32> = workload.connections.0.iter().map(|it| it.get()).collect();
             (connections, workload.rate.clone().unwrap().0)
         };
-        let of_file = experiment("");
+        let of_file = experiment("./new {port}", "");
         let servers: Vec<String> = of_file.architectures.0.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["exec:old", "exec:new"], "the builds replace the servers of the file");
         assert_eq!(numbers(&of_file), (vec![30], vec![Rate(700.0)]));
-        let changed = experiment("-c 9 -r 5 --service http --path /");
+        let commands = experiment("go", "").exec;
+        assert_eq!(commands.keys().collect::<Vec<_>>(), ["go", "old"], "a build may be a server of the file");
+        assert_eq!(commands["go"].command, ["./go", "{port}"]);
+        let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
         assert_eq!(numbers(&changed), (vec![9], vec![Rate(5.0)]));
         assert_eq!((changed.workload.service, changed.workload.response), (Service::Http, None));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use harness::spec::OneOrMany;
 use harness::spec::http::Http;
 use harness::spec::requests::{BodySpec, Header, Length};
+use harness::spec::units::Time;
 use load::config::ExpectedStatus;
 
 use super::set;
@@ -24,7 +25,7 @@ pub struct HttpArgs {
     /// Body of each request, or @FILE for a file's content
     ///
     /// Several bodies are sent in turn
-    #[arg(long, short = 'd', value_name = "BODY")]
+    #[arg(long, short = 'd', value_name = "BODY", value_parser = body)]
     body: Vec<String>,
     /// File with the body of each request
     #[arg(long, short = 'D', value_name = "FILE")]
@@ -42,6 +43,16 @@ pub struct HttpArgs {
     /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET, otherwise any]
     #[arg(long, value_name = "LENGTH")]
     expect_length: Option<Length>,
+}
+
+/// Rejects a duration, because `-d` is the duration in other tools.
+fn body(text: &str) -> Result<String, String> {
+    match text.parse::<Time>() {
+        Ok(_) => Err(format!(
+            "-d is the body of each request; the measured time is `-z {text}`; a body of this text needs @FILE"
+        )),
+        Err(_) => Ok(text.to_owned()),
+    }
 }
 
 impl HttpArgs {
@@ -65,5 +76,17 @@ impl HttpArgs {
         set(&mut http.requests_file, self.requests_file.clone());
         set(&mut http.status, self.expect_status);
         set(&mut http.length, self.expect_length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_is_no_body() {
+        assert!(body("15s").unwrap_err().contains("`-z 15s`"));
+        assert_eq!(body("15"), Ok("15".to_owned()));
+        assert_eq!(body("@15s"), Ok("@15s".to_owned()));
     }
 }

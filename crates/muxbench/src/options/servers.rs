@@ -99,8 +99,8 @@ impl ServersArgs {
     }
 
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
-    /// define, or an architecture.
-    pub fn with_builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {
+    /// or the experiment define, or an architecture.
+    pub fn with_builds(&self, old: &str, new: &str, experiment: &Experiment) -> anyhow::Result<Builds> {
         if !self.arch.is_empty() {
             bail!("--arch: a gate compares OLD with NEW; omit it");
         }
@@ -115,9 +115,9 @@ impl ServersArgs {
                 let value = text.parse().map_err(anyhow::Error::msg)?;
                 servers.exec.push(Named { name: name.to_owned(), value });
                 named("exec", name)
-            } else if self.exec.iter().any(|exec| exec.name == text) {
+            } else if self.exec.iter().any(|exec| exec.name == text) || experiment.exec.contains_key(text) {
                 named("exec", text)
-            } else if self.target.iter().any(|target| target.name == text) {
+            } else if self.target.iter().any(|target| target.name == text) || experiment.target.contains_key(text) {
                 named("target", text)
             } else {
                 text.to_owned()
@@ -135,7 +135,8 @@ impl ServersArgs {
         Ok(Builds { old: candidates[0].clone(), are_same, servers })
     }
 
-    pub fn parse(&self) -> anyhow::Result<Servers> {
+    /// Returns the servers. Each is an architecture, or the flags or the experiment define it.
+    pub fn parse(&self, experiment: &Experiment) -> anyhow::Result<Servers> {
         for (flag, name) in [
             ("target", duplicate(&self.target)),
             ("target-pid", duplicate(&self.target_pid)),
@@ -170,8 +171,8 @@ impl ServersArgs {
         let mut servers = Servers { architectures: architectures(&self.arch)?, targets, commands };
         let is_defined = |server: &&Candidate| match server {
             Candidate::Ours(_) => true,
-            Candidate::Exec(name) => is_command(name),
-            Candidate::Target(name) => is_target(name),
+            Candidate::Exec(name) => is_command(name) || experiment.exec.contains_key(name),
+            Candidate::Target(name) => is_target(name) || experiment.target.contains_key(name),
         };
         if let Some(server) = servers.architectures.iter().find(|server| !is_defined(server)) {
             let kind = if matches!(server, Candidate::Exec(_)) { "exec NAME=COMMAND" } else { "target NAME=URL" };
@@ -241,11 +242,12 @@ impl Servers {
         Self { architectures, targets: vec![target], commands: Vec::new() }
     }
 
-    /// Replaces the servers of an experiment, if there are any.
+    /// Replaces the servers of an experiment, if there are any. Those that these name keep their definitions, unless flags define
+    /// them too.
     pub fn apply(&self, experiment: &mut Experiment) {
         if !self.architectures.is_empty() {
-            experiment.target.clear();
-            experiment.exec.clear();
+            experiment.target.retain(|name, _| self.architectures.contains(&Candidate::Target(name.clone())));
+            experiment.exec.retain(|name, _| self.architectures.contains(&Candidate::Exec(name.clone())));
         }
         set_list(&mut experiment.architectures, &self.architectures);
         experiment.target.extend(self.targets.iter().map(|it| (it.name.clone(), it.target.clone())));

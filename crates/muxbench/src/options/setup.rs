@@ -116,7 +116,8 @@ impl SetupArgs {
     }
 
     fn changed(&self, experiment: Experiment, servers: &ServersArgs) -> anyhow::Result<Experiment> {
-        let mut experiment = self.load.change(experiment, &servers.parse()?)?;
+        let servers = servers.parse(&experiment)?;
+        let mut experiment = self.load.change(experiment, &servers)?;
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
@@ -226,8 +227,8 @@ impl SetupArgs {
     }
 
     /// Adds two builds of a server to the flags.
-    pub fn builds(&self, old: &str, new: &str) -> anyhow::Result<Builds> {
-        self.servers.with_builds(old, new)
+    pub fn builds(&self, old: &str, new: &str, base: &BaseArgs) -> anyhow::Result<Builds> {
+        self.servers.with_builds(old, new, &base.read()?)
     }
 
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
