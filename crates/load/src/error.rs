@@ -97,7 +97,13 @@ impl LoadError {
             Class::Short if config.http.is_some() => {
                 "check whether the server uses TLS on this port; if so, write https://"
             }
-            Class::Timeout => "the server did not respond: raise the timeout, or lower the connections",
+            Class::Timeout if config.http.is_some() => {
+                "the server sent no response: check that it speaks HTTP on this port, raise --timeout, or lower the connections"
+            }
+            Class::Timeout => {
+                "the server sent no response: choose its service, as in `--service http --path /`, raise --timeout, or lower the \
+                 connections"
+            }
             _ => "check the server's service, its sizes, and its limit of connections",
         };
         let (number, total, target) = (index as u32 + 1, config.connections, config.target.to_string());

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -12,6 +14,7 @@ use crate::commands::{
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
+use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
 use crate::{help, output};
 
@@ -116,7 +119,9 @@ impl Cli {
     /// Parses the command line of this process. Prints an error and exits if it is invalid.
     pub fn from_command_line() -> Self {
         let mut command = command();
-        let matches = command.get_matches_mut();
+        let matches = command
+            .try_get_matches_from_mut(env::args_os())
+            .unwrap_or_else(|error| with_remedy(error, chosen(&mut command, env::args_os().nth(1))).exit());
         if let Some((name, matches)) = matches.subcommand()
             && let Some(subcommand) = command.find_subcommand_mut(name)
             && let Some(error) = conflict_with_resume(subcommand, matches)
@@ -124,6 +129,22 @@ impl Cli {
             subcommand.error(ErrorKind::ArgumentConflict, error).exit()
         }
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
+/// Adds the usage of the command that this process runs to an error.
+pub fn with_usage(error: clap::Error) -> clap::Error {
+    let mut command = command();
+    // Set the full names of all commands.
+    command.build();
+    error.format(chosen(&mut command, env::args_os().nth(1)))
+}
+
+/// Returns the command with this name, or the tool itself.
+pub fn chosen(tool: &mut clap::Command, name: Option<OsString>) -> &mut clap::Command {
+    match name.filter(|name| tool.find_subcommand(name).is_some()) {
+        Some(name) => tool.find_subcommand_mut(name).expect("the command exists"),
+        None => tool,
     }
 }
 
@@ -253,13 +274,15 @@ mod tests {
             ("compare -c 1.5", "such as 400, 10k or 1M"),
             ("sweep --rate 1..5", "such as 10000..45000+5000"),
             ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
-            ("capacity --p99 1", "such as 30s"),
+            ("capacity --p99 1", "such as 1ms or 30s"),
+            ("capacity --p99 0", "expected a time above 0"),
+            ("gate epoll mt --budget 0s", "expected a time above 0"),
             ("advise --objective p98", "did you mean"),
             ("advise --limit p99=2", "such as 30s"),
             ("atlas --response 1KiB,2", "such as 128B"),
             ("atlas --simulated-work cpu", "such as cpu=50us"),
-            ("observe", "--port <PORT>"),
-            ("observe --port 0", "--port"),
+            ("observe", "--port <PORT>|--pid <PID>|--pcap <FILE>"),
+            ("observe --port http", "expected a port from 1 to 65535"),
             ("observe --port 80 --pid 1", "cannot be used with"),
             ("serve --service stream --packet 0B", "0B"),
             ("load --target 127.0.0.1", "127.0.0.1"),
@@ -284,6 +307,24 @@ mod tests {
 
     fn parsed(line: &str) -> String {
         format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    #[test]
+    fn network_conditions_need_a_network_except_in_lab() {
+        let error = Cli::try_parse_from("muxbench compare --delay 1ms".split(' ')).unwrap_err();
+        assert!(error.to_string().contains("--network <NETWORK>"), "{error}");
+        assert_eq!(parsed("muxbench lab --delay 1ms -- sh"), parsed("muxbench lab --network lab --delay 1ms -- sh"));
+    }
+
+    #[test]
+    fn usage_is_that_of_the_command() {
+        let mut tool = Cli::command();
+        tool.build();
+        for (name, usage) in [("load", "Usage: muxbench load "), ("other", "Usage: muxbench <COMMAND>")] {
+            let error = clap::Error::raw(ErrorKind::MissingRequiredArgument, "a reason");
+            let error = error.format(chosen(&mut tool, Some(name.into()))).to_string();
+            assert!(error.contains(usage), "{error}");
+        }
     }
 
     /// Returns the examples in the help of all commands.

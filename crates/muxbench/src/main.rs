@@ -6,6 +6,7 @@ mod control;
 mod execution;
 mod exit;
 mod files;
+mod foreign_flags;
 mod help;
 mod options;
 mod output;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let error = match error.downcast::<clap::Error>() {
-                Ok(usage) => usage.format(&mut cli::command()).exit(),
+                Ok(usage) => cli::with_usage(usage).exit(),
                 Err(error) => error,
             };
             output::note(report::format::visible(&format!("{error:#}")));

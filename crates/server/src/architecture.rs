@@ -339,11 +339,14 @@ impl FromStr for Architecture {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
         let unknown = |problem: String, part: &str| {
-            let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+            let known = || {
+                let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+                format!("; known: {}", known.join(", "))
+            };
             let mechanisms = MECHANISMS.iter().chain(BUFFERED).map(|row| row.name);
             let names =
                 MODELS.iter().map(|row| row.name).chain(mechanisms).chain(GROUPS.iter().map(|group| group.name));
-            wrong(format!("{problem}; known: {}{}", known.join(", "), names::suggestion(part, names)))
+            wrong(problem + &names::suggestion_or(part, names, known))
         };
         let split = |text, at| str::split_once(text, at).map_or((text, None), |(head, tail)| (head, Some(tail)));
         let (model_name, mechanism_name) =

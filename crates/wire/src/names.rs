@@ -13,7 +13,16 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// Returns the end of an error about an unknown name; empty if no known name is alike.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(name, known).map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
+    suggestion_or(name, known, String::new)
+}
+
+/// Returns the end of an error about an unknown name: the known name that is most like it, or `list` if none is alike.
+pub fn suggestion_or<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    list: impl FnOnce() -> String,
+) -> String {
+    nearest(name, known).map_or_else(list, |nearest| format!("; did you mean `{nearest}`?"))
 }
 
 /// Adds a suggestion to serde's message about an unknown name. The message quotes this name first, and then the known names.
@@ -39,6 +48,8 @@ mod tests {
         }
         assert_eq!((nearest("nginx", KNOWN), nearest("", KNOWN), nearest("epoll", [])), (None, None, None));
         assert_eq!(suggestion("epol", KNOWN), "; did you mean `epoll`?");
+        let with_list = |name: &str| suggestion_or(name, KNOWN, || "; a list".to_owned());
+        assert_eq!(["epol", "nginx"].map(with_list), ["; did you mean `epoll`?", "; a list"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Links the program for FreeBSD and macOS, and type-checks the server for illumos; builds static programs for packages.
+//! Links the program for FreeBSD and macOS, and type-checks it for musl and illumos; builds static programs for packages.
 //! `cargo zigbuild` uses zig as C compiler and linker; the tests' Python environment has both.
 
 use std::env;
@@ -26,7 +26,9 @@ struct Target {
 const SERVER: &[&str] = &["--package", "muxbench-server"];
 const BOTH: &[&str] = &["--package", "muxbench-server", "--package", "muxbench-load"];
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 5] = [
+    // The programs in packages.
+    Target { name: "x86_64-unknown-linux-musl", crates: BOTH, links: false, is_program: |_| false },
     Target { name: "x86_64-unknown-freebsd", crates: BOTH, links: true, is_program: is_freebsd },
     Target {
         name: "aarch64-apple-darwin",

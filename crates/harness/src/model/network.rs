@@ -1,5 +1,6 @@
 //! The means and the measurements of a trial's network.
 
+pub use load::tools::relay::RelayCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -82,21 +83,6 @@ pub struct NetworkReport {
     /// The relay's counters over the trial. `None` without a relay, or if it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayCounts>,
-}
-
-/// The counters of a relay since they were last read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RelayCounts {
-    /// Packets for a host of the testbed.
-    pub packets: u64,
-    /// Packets dropped to simulate the configured loss.
-    pub lost: u64,
-    /// Packets dropped for another reason: a queue was full, or a host did not accept them.
-    pub dropped: u64,
-    /// The median forwarding delay beyond the planned time, in nanoseconds.
-    pub late_p50_ns: u64,
-    /// The 99th percentile of the forwarding delay beyond the planned time, in nanoseconds.
-    pub late_p99_ns: u64,
 }
 
 /// Measurements of a network.

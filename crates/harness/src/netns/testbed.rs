@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
+use load::tools::relay::Conditions;
 use rustix::process::{Pid, Signal};
 
 use super::addresses;
@@ -19,7 +20,7 @@ use super::interface::{self, DEVICE};
 use super::namespace::{Namespace, Tool};
 use super::napi;
 use super::probe;
-use super::relay::{Conditions, RelayConfig, RelayEvent};
+use super::relay::{RelayConfig, RelayEvent};
 use crate::model::network::{Applied, Links, Means, NetworkReport, RelayCounts};
 use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;

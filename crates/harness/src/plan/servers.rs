@@ -27,7 +27,10 @@ pub(super) struct Found {
 /// this host.
 pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, String> {
     let find = |(name, target): (&String, &Target)| {
-        let found = find_target(target, experiment, cpus).map_err(|reason| format!("target.{name}: {reason}"))?;
+        // The reason identifies the only server, and `load` has no name for it.
+        let is_only = experiment.architectures.0.len() == 1;
+        let place = if is_only { String::new() } else { format!("target.{name}: ") };
+        let found = find_target(target, experiment, cpus).map_err(|reason| place + &reason)?;
         Ok((name.clone(), found))
     };
     let configs = find_commands(experiment)?;
@@ -57,7 +60,7 @@ fn find_commands(experiment: &Experiment) -> Result<BTreeMap<String, ConfigFile>
         }
         let path = exec.environment.get("PATH").map(String::as_str);
         server::external::config::find_program(&exec.command[0], directory, path)
-            .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
+            .map_err(|why| format!("exec.{name}.command: {why}; {}", program_remedy(&exec.command)))?;
         if let Some(path) = &exec.config {
             let path = directory.map_or_else(|| path.clone(), |directory| directory.join(path));
             let place = experiment.workload.transport.placeholder();
@@ -66,6 +69,19 @@ fn find_commands(experiment: &Experiment) -> Result<BTreeMap<String, ConfigFile>
         }
     }
     Ok(configs)
+}
+
+/// Returns the remedy for a command whose program is missing, which may be written for a shell.
+fn program_remedy(command: &[String]) -> &'static str {
+    let program = command.first().map_or("", String::as_str);
+    let is_assignment = program.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
+    let is_builtin = ["cd", "export", "source", "."].contains(&program);
+    let is_operator = |word: &String| ["&&", "||", "|", ";", "&", ">", ">>", "<"].contains(&word.as_str());
+    if is_assignment || is_builtin || command.iter().any(is_operator) {
+        "commands run without a shell; write sh -c '...'"
+    } else {
+        "build or install it, or give its full path"
+    }
 }
 
 /// Reads the template of a configuration file, which must contain `place`, the place to listen on.
@@ -186,7 +202,7 @@ mod tests {
         let error = planned(&text("https", "tls.cacert = \"/none\"")).unwrap_err();
         assert!(error.starts_with("workload.tls.cacert: cannot read /none"), "{error}");
         for (scheme, key, words) in [
-            ("http", "tls.full-handshakes = true", "workload.tls (--tls): http:// is plain text"),
+            ("http", "tls.full-handshakes = true", "workload.tls: http:// is plain text"),
             ("https", "tls = { insecure = true, cacert = \"a\" }", "accepts any certificate; remove one"),
         ] {
             let error = Experiment::parse(&text(scheme, key), "x.toml").unwrap_err().to_string();
@@ -209,6 +225,19 @@ mod tests {
         assert_eq!(paths("http://h", "http.requests = [{ path = \"/c\" }]"), Ok(("/c".into(), None)));
         let error = paths("http://h/a", "http.paths = \"/b\"").unwrap_err();
         assert!(error.contains("target.a.url: `http://h/a` has a path") && error.contains("omit one"), "{error}");
+    }
+
+    #[test]
+    fn missing_program_of_a_shell_command_gets_a_shell() {
+        for (command, words) in [
+            ("'PORT=1', './srv', '{port}'", "without a shell; write sh -c '...'"),
+            ("'export', 'A=1', '{port}'", "write sh -c '...'"),
+            ("'none', '{port}', '>', 'log'", "write sh -c '...'"),
+            ("'none', '{port}', '--a=b'", "build or install it, or give its full path"),
+        ] {
+            let error = planned(&format!("[exec.it]\ncommand = [{command}]\n")).unwrap_err();
+            assert!(error.starts_with("exec.it.command: ") && error.ends_with(words), "{error}");
+        }
     }
 
     #[test]

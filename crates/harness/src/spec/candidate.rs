@@ -92,7 +92,8 @@ mod tests {
             ("exec:a/b", "letters"),
             ("target", "[target.NAME]"),
             ("target:a b", "letters"),
-            ("epol", "known: "),
+            ("epol", "did you mean `epoll`?"),
+            ("nginx", "known: "),
         ] {
             let error = name.parse::<Candidate>().unwrap_err();
             assert!(error.contains(word), "{error}");

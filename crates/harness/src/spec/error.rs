@@ -12,6 +12,8 @@ pub struct ExperimentError {
     file: String,
     line: usize,
     message: String,
+    /// The key with a colon; empty if the message names it.
+    key: String,
     shown: String,
 }
 
@@ -32,6 +34,11 @@ const FIRST_NAMES: &[(&str, &str)] = &[
 ];
 
 impl ExperimentError {
+    /// Returns the message with the key, but without file and line: for an experiment from flags, whose text no user wrote.
+    pub fn without_place(self) -> String {
+        self.key + &self.message
+    }
+
     /// Converts an error of the parser.
     pub(crate) fn parsing(file: &str, text: &str, error: &toml::de::Error) -> Self {
         let mut message = names::with_suggestion(&error.message().trim().replace('\n', ": "));
@@ -63,7 +70,7 @@ impl ExperimentError {
     fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
-        Self { file: file.to_owned(), line, message, shown }
+        Self { file: file.to_owned(), line, message, key: key.to_owned(), shown }
     }
 }
 

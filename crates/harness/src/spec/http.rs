@@ -105,8 +105,13 @@ impl Http {
         let unknown = |it: &&HttpTarget| !matches!(it.method.as_str(), "GET" | "HEAD");
         if let Some(target) = targets.iter().find(unknown).filter(|_| is_ours) {
             let method = &target.method;
+            if target.body.is_some() && method == "POST" && self.method.is_none() {
+                let reason = "body: a body (-d) makes POST the default method, which built-in servers answer with 405; remove it, \
+                              or load another server";
+                return Err(reason.to_owned());
+            }
             return Err(format!(
-                "method: built-in servers answer {method} with 405; use GET or HEAD, or another server"
+                "method: built-in servers answer {method} with 405; use GET or HEAD, or load another server"
             ));
         }
         let is_fill = |body: &&Body| matches!(body, Body::Fill(_));
@@ -277,7 +282,9 @@ mod tests {
         let big = "x".repeat(BODIES_BYTES_MAX as usize + 1);
         assert!(error(Http { body: body(&big), ..http(&["/"]) }).contains("exceed the limit of 4 MiB"));
         let post = Http { body: body("a"), ..http(&["/"]) };
-        assert!(post.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer POST with 405"));
+        assert!(post.traffic(None, true).unwrap_err().starts_with("body: a body (-d) makes POST the default method"));
+        let put = Http { method: Some("PUT".into()), ..post };
+        assert!(put.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer PUT with 405"));
     }
 
     #[test]

@@ -146,7 +146,8 @@ impl Workload {
     /// Returns the server's service. Only `udp` uses `ports`, the number of its ports.
     fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
         let bytes = |key: &str, size: Option<Size>| {
-            size.map(|size| size.0).ok_or_else(|| format!("workload.{key}: missing; add a size such as \"128B\""))
+            let missing = || format!("workload.{key}: missing; add a size such as \"128B\" (--{key} 128B)");
+            size.map(|size| size.0).ok_or_else(missing)
         };
         let sizes = || Ok::<_, String>((bytes("request", self.request)?, bytes("response", self.response)?));
         Ok(match self.service {

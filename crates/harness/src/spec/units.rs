@@ -147,6 +147,11 @@ pub fn count<T: FromStr>(text: &str) -> Result<T, UnitError> {
     number.ok_or_else(|| UnitError::new("count", text, expected))
 }
 
+/// Parses a time above 0.
+pub fn time_above_0(text: &str) -> Result<Time, UnitError> {
+    Time::read_above_0(text).map(Time).ok_or_else(|| UnitError::new("time", text, "a time above 0, such as 1ms or 30s"))
+}
+
 /// Writes a number in the last of `units` that leaves no fraction.
 fn write_scaled(f: &mut fmt::Formatter<'_>, number: u64, units: &Units) -> fmt::Result {
     let exact = |&&(_, scale): &&(&str, u64)| number.is_multiple_of(scale);

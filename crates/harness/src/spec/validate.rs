@@ -151,7 +151,8 @@ impl Experiment {
             Candidate::Ours(_) | Candidate::Exec(_) => false,
         };
         if self.architectures.0.iter().all(is_plain) {
-            let reason = "workload.tls (--tls): http:// is plain text; remove it, or write https://";
+            let reason = "workload.tls: http:// is plain text; write https://, or remove the TLS settings (--tls, --cacert, \
+                          --insecure, --full-handshakes)";
             return Err(reason.to_owned());
         }
         Ok(())

@@ -113,7 +113,7 @@ fn is_ended(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> b
 }
 
 /// Returns the number of complete repeats from the first on.
-fn repeats(header: &RunHeader, outcomes: &[TrialOutcome]) -> u32 {
+pub fn repeats(header: &RunHeader, outcomes: &[TrialOutcome]) -> u32 {
     let planned = || header.trials.iter().filter(|trial| trial.infeasible.is_empty());
     let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
     let last = planned().map(|trial| trial.repeat).max();

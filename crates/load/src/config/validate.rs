@@ -87,7 +87,9 @@ pub const RULES: &[Rule] = rules! {
         "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
     "workload.kv", |it| !it.service.has_records() && it.kv.is_some(),
         "only the services `kv` and `redis` have records; remove it";
-    "workload.http", |it| !is_http(it) && it.http.is_some(), "only the service `http` has paths; remove it";
+    "workload.http", |it| !is_http(it) && it.http.is_some(),
+        "only the service `http` has paths, folders and other HTTP settings; add --service http (service = \"http\"), or \
+         remove them";
     "workload.kv", |it| it.service.has_records() && it.kv.is_none(), "missing; the service needs records to request";
     "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";

@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let change = |header: &mut RunHeader| match header.strategy {
         Strategy::Advise(_) => Ok(()),
-        _ => bail!("--resume: the run is no race; try `muxbench run --resume`"),
+        _ => bail!("--resume: the run is no race; name one, as in `muxbench advise --resume FOLDER`"),
     };
     let strategy = |plan, host: &Host| args.goal(plan, host);
     let (folder, run, ended) = execution::measure(&args.execution, || args.experiment(), strategy, change)?;

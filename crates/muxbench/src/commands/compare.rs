@@ -87,13 +87,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
         }
         set(&mut experiment.repeats, args.repeats);
-        if is_sequential {
+        // The file is for `muxbench run`, which runs all repeats.
+        if is_sequential && !args.print_experiment {
             experiment.repeats = args.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
         checked(&experiment)
     };
     if args.print_experiment {
         output::print(&experiment()?.1)?;
+        let given = [args.until.map(|_| "--until"), args.budget.map(|_| "--budget")];
+        let flags = given.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        if is_sequential {
+            output::note(format_args!("the file cannot contain {flags}; add {flags} to `muxbench compare FILE`"));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let strategy = |plan, _: &_| {

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use harness::host::Host;
 use harness::model::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, VerdictKind};
 use harness::plan::Plan;
-use harness::spec::units::{Rate, Share, Time};
+use harness::spec::units::{Rate, Share, Time, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::gate::{GateOutcome, REPEATS_MAX};
 use report::model::gate_history::{GateEntry, GateHistory};
@@ -64,7 +64,7 @@ pub struct Args {
     /// Longest time of the run [default: 90s]
     ///
     /// The first repeat always runs
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Write the result as JUnit XML, for CI systems
     #[arg(long, value_name = "FILE", help_heading = "Results")]
@@ -197,7 +197,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let change = |header: &mut RunHeader| match header.strategy {
         Strategy::Gate(_) => Ok(()),
-        _ => bail!("--resume: the run is no gate; try `muxbench run --resume`"),
+        _ => bail!("--resume: the run is no gate; name one, as in `muxbench gate --resume FOLDER`"),
     };
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
     let report = GateReport::of(&run).context("the run is no gate")?;

@@ -14,10 +14,11 @@ use harness::netns::Testbed;
 use harness::netns::surrounding::{HOSTS, LabSocket, SOCKET};
 use harness::process::stop::{Stop, ends_at_hangup};
 use harness::spec::Placement;
+use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::options::settings::NetworkArgs;
+use crate::options::settings::ConditionArgs;
 
 /// Interval between checks for the command's end and for questions of distributed runs about the network.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -36,8 +37,13 @@ const END_MAX: Duration = Duration::from_secs(5);
   muxbench lab --network lab --loss 1% -- sh
       # a shell on the other host: nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
 pub struct Args {
+    /// Lab of network namespaces: lab, lab:clients=5
+    ///
+    /// A lab has a namespace for the server and one for each client host. Needs root
+    #[arg(long, value_name = "NETWORK", default_value = "lab", help_heading = "Network")]
+    network: Network,
     #[command(flatten)]
-    network: NetworkArgs,
+    conditions: ConditionArgs,
     /// Seed of all random numbers
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
@@ -47,7 +53,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let network = args.network.network().unwrap_or_default();
+    let mut network = args.network.clone();
+    args.conditions.apply(&mut network);
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
     let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
     // Place the processes as in a run.

@@ -26,7 +26,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::over_time::OverTimeArgs;
 use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
-use crate::{control, execution, exit, output};
+use crate::{control, execution, exit, files, output};
 
 /// The default phases, but for the cool-down of streams.
 pub const PHASES: Phases = Phases {
@@ -135,6 +135,7 @@ impl Listener for Runner {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
+    args.samples.as_deref().map_or(Ok(()), files::check_path)?;
     let experiment = || {
         let mut experiment = args.load.experiment(&args.target.server(args.load.traffic.service())?)?;
         experiment.name = "load".into();
@@ -158,10 +159,6 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, |_| Ok(()))?;
     let [record] = run.records.as_slice() else { return execution::show(&folder, &run, ended, &args.execution) };
     let Some(report) = &record.load else { bail!("{}", record.verdict.reason) };
-    if let Some(path) = &args.samples {
-        let stored = harness::store::samples_path(&folder, record.trial.index);
-        std::fs::copy(&stored, path).with_context(|| format!("cannot write {}", path.display()))?;
-    }
     let (verdict, format) = (&record.verdict, &args.execution.format);
     if format.json {
         let config = &record.trial.load;
@@ -170,6 +167,12 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&record.idle.as_ref().map(idle::text).unwrap_or_default())?;
         output::print(&text(&record.trial, report, verdict, format.medium()))?;
         execution::print_places(&format!("Results: {}\n", folder.display()), format.markdown)?;
+    }
+    // Copy the samples last: a failure must not hide the result.
+    if let Some(path) = &args.samples {
+        let stored = harness::store::samples_path(&folder, record.trial.index);
+        std::fs::copy(&stored, path)
+            .with_context(|| format!("cannot write {}; the samples are in {}", path.display(), stored.display()))?;
     }
     Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
 }

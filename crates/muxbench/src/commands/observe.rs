@@ -42,9 +42,10 @@ const ROUND_TRIP_MIN_NS: u64 = 1_000_000;
   muxbench observe --pid 1234 --duration 1min --json
   tcpdump -i any -s 100 -w server.pcap tcp port 8080
   muxbench observe --pcap server.pcap --port 8080 --output profile.toml")]
+#[command(group = clap::ArgGroup::new("source").args(["port", "pid", "pcap"]).required(true).multiple(true))]
 pub struct Args {
     /// TCP port of the server, on this host or in the capture
-    #[arg(long, value_name = "PORT", required_unless_present_any = ["pid", "pcap"])]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     port: Option<NonZeroU16>,
     /// Process of the server on this host, which listens on one port
     #[arg(long, value_name = "PID", conflicts_with_all = ["port", "pcap"])]
@@ -60,6 +61,11 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
+}
+
+/// Parses a port.
+fn port(text: &str) -> Result<NonZeroU16, &'static str> {
+    text.parse().map_err(|_| "expected a port from 1 to 65535")
 }
 
 /// The output as JSON.

@@ -226,7 +226,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let change = |header: &mut RunHeader| match header.strategy {
         Strategy::Overload(_) => Ok(()),
-        _ => bail!("--resume: the run is no overload; try `muxbench run --resume`"),
+        _ => bail!("--resume: the run is no overload; name one, as in `muxbench overload --resume FOLDER`"),
     };
     Ok(execution::run(&args.execution, experiment, strategy, change)?.0)
 }

@@ -49,7 +49,9 @@ impl BaseArgs {
     }
 
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        let experiment = read(self.file.as_deref().unwrap_or("compare"))?;
+        let file = self.file.as_deref().unwrap_or("compare");
+        reject_url(file, "write --target mine=")?;
+        let experiment = read(file)?;
         // The changes of `--quick` may not fit the changes of other flags.
         Ok(Experiment { quick: None, ..experiment })
     }
@@ -60,6 +62,7 @@ impl ExperimentArgs {
         let Some(file) = &self.file else {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", preset_names().join(", "))
         };
+        reject_url(file, "try muxbench load ")?;
         let mut experiment = read(file)?;
         if self.quick && experiment.quick.is_none() {
             bail!(
@@ -78,6 +81,14 @@ impl ExperimentArgs {
 
 fn preset_names() -> Vec<&'static str> {
     presets::PRESETS.iter().map(|preset| preset.name).collect()
+}
+
+/// Fails if FILE is a URL. `remedy` ends before the URL.
+fn reject_url(file: &str, remedy: &str) -> anyhow::Result<()> {
+    if file.contains("://") {
+        bail!("FILE `{file}` is a URL; {remedy}{file}");
+    }
+    Ok(())
 }
 
 /// Reads a preset, a file, or standard input (`-`). Some commands need the experiment twice, but a pipe can be read only once, so its
@@ -104,8 +115,9 @@ fn parse(file: &str) -> anyhow::Result<Experiment> {
     }
     let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            let (known, suggestion) = (preset_names().join(", "), names::suggestion(file, preset_names()));
-            anyhow!("cannot read {file}: neither a file nor a preset; the presets are {known}{suggestion}")
+            let known = || format!("; the presets are {}", preset_names().join(", "));
+            let remedy = names::suggestion_or(file, preset_names(), known);
+            anyhow!("cannot read {file}: neither a file nor a preset{remedy}")
         }
         ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
         _ => anyhow!("cannot read {file}: {error}"),
@@ -132,6 +144,16 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
+
+    #[test]
+    fn url_is_no_experiment() {
+        let file = Some("http://h/".to_owned());
+        let error = BaseArgs { file: file.clone() }.read().unwrap_err().to_string();
+        assert!(error.ends_with("is a URL; write --target mine=http://h/"), "{error}");
+        let args = ExperimentArgs { file, quick: false, interleave: None, count_syscalls: false };
+        let error = args.read().unwrap_err().to_string();
+        assert!(error.ends_with("is a URL; try muxbench load http://h/"), "{error}");
+    }
 
     #[test]
     fn pipe_is_read_once() {

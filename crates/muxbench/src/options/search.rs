@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use harness::model::LatencyLimit;
-use harness::spec::units::{Share, Time};
+use harness::spec::units::{Share, Time, time_above_0};
 
 /// Defaults of a search.
 pub struct SearchDefaults {
@@ -16,19 +16,19 @@ pub struct SearchDefaults {
 #[command(next_help_heading = "Search")]
 pub struct SearchArgs {
     /// Limit of the median response time; a probe meets all
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p50: Option<Time>,
     /// Limit of the 90th percentile
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p90: Option<Time>,
     /// Limit of the 95th percentile
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p95: Option<Time>,
     /// Limit of the 99th percentile
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p99: Option<Time>,
     /// Limit of the 99.9th percentile
-    #[arg(long, value_name = "TIME", alias = "p99.9")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, alias = "p99.9")]
     p999: Option<Time>,
     /// Half width of the final interval, as a share of the result [default: 5%; overload 10%]
     #[arg(long, value_name = "SHARE")]

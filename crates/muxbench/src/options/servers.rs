@@ -1,7 +1,7 @@
 //! The servers under comparison: architectures, running servers and commands.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
@@ -119,6 +119,8 @@ impl ServersArgs {
                 named("exec", text)
             } else if self.target.iter().any(|target| target.name == text) || experiment.target.contains_key(text) {
                 named("target", text)
+            } else if let Some(remedy) = build_remedy(text) {
+                bail!("{} `{text}`: {remedy}", name.to_uppercase());
             } else {
                 text.to_owned()
             };
@@ -276,10 +278,9 @@ impl Servers {
     }
 
     /// Fails if a target advertises another service than that of the experiment. Tells the requests to a target that advertises
-    /// none, unless the user stated them.
+    /// none, unless the user stated them. Accepts an experiment without loads: its complete check names the cause.
     pub fn check_advertised(&self, experiment: &Experiment, has_service: bool) -> anyhow::Result<()> {
-        let load =
-            experiment.unread_loads().map_err(anyhow::Error::msg)?.into_iter().next().context("there is no load")?;
+        let Some(load) = experiment.unread_loads().unwrap_or_default().into_iter().next() else { return Ok(()) };
         for NamedTarget { name, target, description } in &self.targets {
             match description {
                 Some(description) => {
@@ -305,6 +306,29 @@ fn ask(url: &TargetUrl) -> Option<Description> {
         return None;
     }
     description::ask(url.resolve(url.transport().unwrap_or_default()).ok()?.ip()?)
+}
+
+/// Returns the remedy for a build that is a path or an address without the rest of a command or URL; `None` if it may be the name
+/// of an architecture.
+fn build_remedy(text: &str) -> Option<String> {
+    let is_path = || text.starts_with(['.', '/', '~']) || text.contains('/') && Path::new(text).is_file();
+    if text.parse::<Candidate>().is_ok() {
+        None
+    } else if is_address(text) {
+        let end = if text.contains('/') { "" } else { "/" };
+        Some(format!("a URL needs its scheme, as in http://{text}{end}"))
+    } else if text.ends_with(".toml") {
+        Some(format!("an experiment file follows OLD and NEW, as in muxbench gate epoll mt {text}"))
+    } else {
+        is_path().then(|| format!("a command needs {{port}}, as in '{text} {{port}}'"))
+    }
+}
+
+/// Tests whether a text begins with HOST:PORT, where HOST is `localhost` or contains a dot or a bracket.
+fn is_address(text: &str) -> bool {
+    let place = text.split_once('/').map_or(text, |(place, _)| place);
+    let is_host = |host: &str| host == "localhost" || host.contains(['.', '[']);
+    place.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }
 
 /// Replaces groups by their members, unless these are listed already.
@@ -334,5 +358,23 @@ mod tests {
         assert_eq!(all(&["all"]).unwrap().len(), Architecture::all().len());
         assert_eq!(all(&["mt", "mt"]).unwrap().len(), 2, "the check of the experiment names the duplicate");
         assert!(all(&["thread"]).unwrap_err().to_string().contains("did you mean `threads`?"));
+    }
+
+    #[test]
+    fn build_without_placeholder_or_scheme_gets_a_remedy() {
+        for (build, words) in [
+            ("./old", "needs {port}, as in './old {port}'"),
+            ("/opt/old", "as in '/opt/old {port}'"),
+            ("127.0.0.1:8081", "as in http://127.0.0.1:8081/"),
+            ("localhost:80/a", "as in http://localhost:80/a"),
+            ("[::1]:80", "as in http://[::1]:80/"),
+            ("profile.toml", "follows OLD and NEW"),
+        ] {
+            let remedy = build_remedy(build).unwrap_or_else(|| panic!("{build}"));
+            assert!(remedy.contains(words), "{build}: {remedy}");
+        }
+        for build in ["old", "epol", "threads", "symped:2/poll", "symped/pol", "symped:0", "localhost"] {
+            assert_eq!(build_remedy(build), None, "{build}");
+        }
     }
 }

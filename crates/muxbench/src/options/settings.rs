@@ -152,15 +152,15 @@ flags! {
 flags! {
     ConditionArgs, Network, "Network":
     /// Delay of each packet in each direction [default: 0]
-    delay: Time = "TIME" [requires = "network"];
+    delay: Time = "TIME";
     /// Largest random deviation from --delay [default: 0]
-    jitter: Time = "TIME" [requires = "network"];
+    jitter: Time = "TIME";
     /// Packets lost in each direction, as in 0.1% [default: 0]
-    loss: Loss = "SHARE" [requires = "network"];
+    loss: Loss = "SHARE";
     /// Bandwidth of each host's link [default: unlimited]
     ///
     /// Such as 1Gbit or 100Mbit
-    bandwidth: Bandwidth = "BANDWIDTH" [requires = "network"];
+    bandwidth: Bandwidth = "BANDWIDTH";
     /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
     burst: Size = "SIZE" [requires = "bandwidth"];
 }
@@ -197,6 +197,7 @@ flags! {
 
 /// A lab and its conditions.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_group("ConditionArgs", |conditions| conditions.requires("network")))]
 pub struct NetworkArgs {
     /// Lab of network namespaces: lab, lab:clients=5 [default: loopback]
     ///

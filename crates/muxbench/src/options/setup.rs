@@ -347,8 +347,10 @@ pub fn phases_of_rates(measure: Time) -> Phases {
     Phases { ramp, warm_up, measure, sessions: None, cool_down }
 }
 
-/// Checks an experiment as if it came from a file, and returns it with the text of such a file.
+/// Checks an experiment as if it came from a file, and returns it with the text of such a file. Errors show no line of this text,
+/// because the user wrote flags.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
-    Ok((Experiment::parse(&text, "flags")?, text))
+    let experiment = Experiment::parse(&text, "flags").map_err(|error| anyhow::Error::msg(error.without_place()))?;
+    Ok((experiment, text))
 }

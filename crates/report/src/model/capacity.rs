@@ -165,13 +165,13 @@ pub(crate) fn sentence(rows: &[&Search], unit: &str) -> String {
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
     let handles =
         |row: &&Search| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(most(row)));
+    let Some((best, most, interval)) = known.first() else {
+        return bounds_sentence(&others, unit);
+    };
     let mut unknown: String = more.iter().map(handles).collect();
     if !others.is_empty() {
         unknown += &format!(" For {}, only a lower bound is known.", names(&others));
     }
-    let Some((best, most, interval)) = known.first() else {
-        return format!("No capacity was found.{unknown}");
-    };
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= interval.low).map(|it| it.0.architecture.as_str()).collect();
     let most = format::digits(*most);
@@ -186,6 +186,22 @@ pub(crate) fn sentence(rows: &[&Search], unit: &str) -> String {
         ),
     };
     highest + &unknown
+}
+
+/// Names the lower bounds of searches that found no capacity, in `unit`.
+fn bounds_sentence(bounds: &[&Search], unit: &str) -> String {
+    let is_early = |row: &&Search| {
+        let is_client_limit = matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. }));
+        !is_client_limit && matches!(row.ended, None | Some(SearchEnd::Time | SearchEnd::Failed))
+    };
+    let reason = match bounds {
+        [] => return "No capacity was found.".into(),
+        [bound] if is_early(bound) => "The search ended early",
+        bounds if bounds.iter().all(is_early) => "The searches ended early",
+        _ => "No capacity was found",
+    };
+    let handles = |row: &&Search| format!("{} handles at least {} {unit}", row.architecture, format::digits(most(row)));
+    format!("{reason}: {}.", format::listed(&bounds.iter().map(handles).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -216,6 +232,33 @@ mod tests {
             sentence(&[epoll, at_least("mt", 6_000.0), poll]),
             "epoll has the highest capacity, 8000 requests/s. For mt, only a lower bound is known."
         );
-        assert_eq!(sentence(&[at_least("mt", 1.0)]), "No capacity was found. For mt, only a lower bound is known.");
+    }
+
+    #[test]
+    fn sentence_without_capacity_states_lower_bounds() {
+        let row = Capacities::of(&testkit::capacity_run()).unwrap().rows.swap_remove(0);
+        let at_least = |name: &str, most: f64, ended: SearchEnd| Search {
+            architecture: name.into(),
+            answer: Some(CapacityBound::AtLeast { most, client: false }),
+            ended: Some(ended),
+            ..row.clone()
+        };
+        let sentence = |rows: &[Search]| super::sentence(&rows.iter().collect::<Vec<_>>(), "requests/s");
+        let epoll = at_least("epoll", 1_000.0, SearchEnd::Time);
+        assert_eq!(
+            sentence(std::slice::from_ref(&epoll)),
+            "The search ended early: epoll handles at least 1000 requests/s."
+        );
+        assert_eq!(
+            sentence(&[epoll.clone(), at_least("mt", 500.0, SearchEnd::Time)]),
+            "The searches ended early: epoll handles at least 1000 requests/s and mt handles at least 500 requests/s."
+        );
+        let by_client =
+            Search { answer: Some(CapacityBound::AtLeast { most: 1_000.0, client: true }), ..epoll.clone() };
+        for bound in [by_client, at_least("epoll", 1_000.0, SearchEnd::AllMet)] {
+            assert_eq!(sentence(&[bound]), "No capacity was found: epoll handles at least 1000 requests/s.");
+        }
+        let unknown = Search { answer: None, ..epoll };
+        assert_eq!(sentence(&[unknown]), "No capacity was found.");
     }
 }

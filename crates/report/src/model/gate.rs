@@ -1,13 +1,13 @@
 //! The result of a gate: whether the new build of a server is slower than the old one, and by how much.
 
-use harness::model::{GateFigure, GateGoal, Run, Strategy, TrialRecord, VerdictKind};
+use harness::model::{GateFigure, GateGoal, Run, Strategy, TrialOutcome, TrialRecord, VerdictKind};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
 use harness::strategy::until::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stats::excess::{self, Excess};
+use stats::excess::{self, Excess, REPEATS_MIN};
 use stats::{Interval, interval};
 
 use super::FORMAT;
@@ -80,11 +80,7 @@ impl GateReport {
             let trial = run.header.trials.iter().find(|trial| goal.is_old(trial) == is_old && !trial.is_reference);
             trial.map_or_else(String::new, |trial| trial.label())
         };
-        let problem = |it: &TrialRecord| {
-            let is_shown = !matches!(it.verdict.kind, VerdictKind::Valid);
-            is_shown
-                .then(|| format!("{} {}: {}", it.trial.label(), format::verdict(it.verdict.kind), it.verdict.reason))
-        };
+        let not_valid = run.records.iter().filter(|it| it.verdict.kind != VerdictKind::Valid);
         let figures: Vec<GateRow> = findings.iter().map(GateRow::of).collect();
         let report = Self {
             format: FORMAT,
@@ -98,13 +94,13 @@ impl GateReport {
             budget_s: goal.time_max_ns as f64 / 1e9,
             repeats: run.records.iter().filter(|it| goal.is_old(&it.trial)).count(),
             figures,
-            problems: distinct(run.records.iter().filter_map(problem)),
+            problems: distinct(not_valid.map(problem)),
         };
-        Some(Self { sentence: report.words(goal), ..report })
+        Some(Self { sentence: report.words(goal, &Repeats::of(run, goal, &outcomes)), ..report })
     }
 
     /// Returns the outcome in words.
-    fn words(&self, goal: &GateGoal) -> String {
+    fn words(&self, goal: &GateGoal, repeats: &Repeats) -> String {
         let Self { old, new, .. } = self;
         let with = |excess| self.figures.iter().filter(move |row| row.excess == Some(excess)).collect::<Vec<_>>();
         let several = distinct(self.figures.iter().map(|row| &row.workload)).len() > 1;
@@ -125,27 +121,47 @@ impl GateReport {
                 format!("{new} is not slower than {old}: {names} {verb} within tolerance.")
             }
             GateOutcome::Undecided => {
-                let open = with(Excess::Open);
-                let (measured, missing): (Vec<&GateRow>, Vec<&GateRow>) =
-                    open.into_iter().partition(|row| row.pairs.len() > 1);
+                let (measured, lacking): (Vec<&GateRow>, Vec<&GateRow>) =
+                    with(Excess::Open).into_iter().partition(|row| row.pairs.len() >= REPEATS_MIN as usize);
                 let after = format::time(self.elapsed_s * 1e9);
                 let mut text = format!("It is undecided after {after} whether {new} is slower than {old}");
                 if !measured.is_empty() {
                     text += &format!(": {}", listed(&measured, GateRow::words));
                 }
-                if !missing.is_empty() {
-                    let names = listed(&missing, |row| row.figure.name().to_owned());
-                    text += &format!("; no values of {names}");
+                // With few repeats all figures lack values.
+                if !lacking.is_empty() && repeats.complete >= REPEATS_MIN {
+                    let names = listed(&lacking, |row| row.figure.name().to_owned());
+                    text += &format!("; too few values of {names}");
                 }
-                text + ". " + &self.remedy(&measured, goal)
+                let causes: String = repeats.causes.iter().map(|cause| format!(" {cause}.")).collect();
+                format!("{text}.{causes} {}", self.remedy(&measured, &lacking, goal, repeats))
             }
         }
     }
 
-    /// Returns what decides an undecided gate.
-    fn remedy(&self, open: &[&GateRow], goal: &GateGoal) -> String {
+    /// Returns what decides an undecided gate: with `measured` figures that need more repeats or a larger tolerance, and `lacking`
+    /// figures that have too few values.
+    fn remedy(&self, measured: &[&GateRow], lacking: &[&GateRow], goal: &GateGoal, repeats: &Repeats) -> String {
+        if repeats.complete < REPEATS_MIN {
+            let next =
+                if repeats.is_ended { "use a longer --budget" } else { "continue with `muxbench gate --resume`" };
+            return match repeats.complete {
+                0 => format!("No repeat finished: {next}."),
+                1 => format!("One repeat decides nothing: {next}."),
+                count => format!("{count} repeats decide nothing: {next}."),
+            };
+        }
+        // A larger tolerance of errors would hide that trials fail.
+        let is_tolerable = |row: &&GateRow| repeats.causes.is_empty() || row.figure != GateFigure::Errors;
+        let open: Vec<&GateRow> = measured.iter().copied().filter(is_tolerable).collect();
         if open.is_empty() {
-            return "See the problems of the trials, or remove the figure with --limit NAME=off.".into();
+            let limits = distinct(lacking.iter().map(|row| format!("{}=off", row.figure.name())));
+            return match limits.as_slice() {
+                _ if !repeats.causes.is_empty() => "Correct the cause, and run the gate again.".into(),
+                [] => "See the verdicts of the trials with `muxbench report`.".into(),
+                [limit] => format!("Leave the figure out with --limit {limit}."),
+                limits => format!("Leave the figures out with --limit {}.", limits.join(",")),
+            };
         }
         // The width of an interval falls with the square root of the time, and a decision needs more than one look.
         let times = |row: &GateRow| {
@@ -166,6 +182,48 @@ impl GateReport {
         }
         format!("The change is close to the tolerance, or too noisy: try a larger tolerance (--limit) of {names}.")
     }
+}
+
+/// The repeats of a gate, which explain why it is undecided.
+struct Repeats {
+    /// The number of complete repeats.
+    complete: u32,
+    /// Whether the gate has ended. Otherwise it was stopped.
+    is_ended: bool,
+    /// The first problem of each build, if problems leave fewer than [`REPEATS_MIN`] repeats.
+    causes: Vec<String>,
+}
+
+impl Repeats {
+    fn of(run: &Run, goal: &GateGoal, outcomes: &[TrialOutcome]) -> Self {
+        let complete = gate::repeats(&run.header, outcomes);
+        let has_problem = |record: &&TrialRecord| {
+            let verdict = &record.verdict;
+            !verdict.belongs_in_estimates() && verdict.kind != VerdictKind::Saturated
+        };
+        let records: Vec<&TrialRecord> = run.records.iter().filter(has_problem).collect();
+        let is_clean = |repeat: &u32| records.iter().all(|record| record.trial.repeat != *repeat);
+        let clean = (0..complete).filter(is_clean).count();
+        let cause = |is_old: bool| {
+            let own = records.iter().filter(|record| goal.is_old(&record.trial) == is_old);
+            // A failure explains more than a trial that the client or other programs disturbed.
+            let first = own.min_by_key(|record| record.verdict.kind != VerdictKind::Failed)?;
+            // Further lines are the output of a server; the problems of the report have them.
+            let text = problem(first);
+            Some(text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned())
+        };
+        let causes: Vec<String> = [false, true].into_iter().filter_map(cause).collect();
+        Self {
+            complete,
+            is_ended: strategy::next(&run.header, outcomes).is_none(),
+            causes: if clean < REPEATS_MIN as usize { causes } else { Vec::new() },
+        }
+    }
+}
+
+/// Returns the build, the verdict and the reason of a trial that is not valid.
+fn problem(record: &TrialRecord) -> String {
+    format!("{} {}: {}", record.trial.label(), format::verdict(record.verdict.kind), record.verdict.reason)
 }
 
 impl GateRow {
@@ -236,4 +294,82 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) fn signed(change: f64) -> String {
     let sign = if change >= 0.0 { "+" } else { "" };
     format!("{sign}{:.1} %", 100.0 * change)
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::model::Verdict;
+
+    use super::*;
+
+    /// A gate of `mt` against `epoll` with these limits of required figures, which ended after its trials.
+    fn ended(percent: u64, trials: usize, required: &[GateFigure]) -> Run {
+        let mut run = testkit::gate_run(percent);
+        let Strategy::Gate(goal) = &mut run.header.strategy else { panic!("{:?}", run.header.strategy) };
+        goal.time_max_ns = 1;
+        goal.limits.iter_mut().for_each(|limit| limit.is_required = required.contains(&limit.figure));
+        run.records.truncate(trials);
+        run
+    }
+
+    /// Lets each trial of the new build fail, with or without a report of the client.
+    fn fail(run: &mut Run, has_report: bool) {
+        for record in run.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
+            record.verdict = Verdict::failed("the server ended: signal: 11.\nlast words");
+            record.load = record.load.take().filter(|_| has_report);
+        }
+    }
+
+    fn sentence(run: &Run) -> String {
+        let report = GateReport::of(run).unwrap();
+        assert_eq!(report.outcome, GateOutcome::Undecided, "{}", report.sentence);
+        report.sentence.split_once("whether mt is slower than epoll").unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn few_repeats_decide_nothing() {
+        assert_eq!(sentence(&ended(0, 2, &[])), ". One repeat decides nothing: use a longer --budget.");
+        assert_eq!(
+            sentence(&ended(0, 4, &[])),
+            ". mt client-limited: made up. 2 repeats decide nothing: use a longer --budget."
+        );
+        assert_eq!(sentence(&ended(0, 1, &[])), ". No repeat finished: continue with `muxbench gate --resume`.");
+        let mut failed = ended(0, 2, &[GateFigure::P50]);
+        fail(&mut failed, false);
+        assert_eq!(
+            sentence(&failed),
+            ". mt failed: the server ended: signal: 11. One repeat decides nothing: use a longer --budget."
+        );
+    }
+
+    #[test]
+    fn build_whose_trials_all_fail_is_slower() {
+        let mut run = ended(3, 6, &[GateFigure::P50]);
+        fail(&mut run, false);
+        let sentence = GateReport::of(&run).unwrap().sentence;
+        assert!(sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{sentence}");
+    }
+
+    #[test]
+    fn failures_without_errors_are_named() {
+        let mut run = ended(3, 16, &[]);
+        fail(&mut run, true);
+        assert_eq!(
+            sentence(&run),
+            ". mt failed: the server ended: signal: 11. Correct the cause, and run the gate again."
+        );
+        let mut run = ended(3, 16, &[GateFigure::Cpu]);
+        fail(&mut run, true);
+        assert!(sentence(&run).starts_with("; too few values of cpu. mt failed: "), "{}", sentence(&run));
+    }
+
+    #[test]
+    fn remedy_leaves_out_figures_without_values() {
+        let mut run = ended(0, usize::MAX, &[GateFigure::Cpu, GateFigure::Memory]);
+        run.records.iter_mut().for_each(|record| record.server = None);
+        assert_eq!(
+            sentence(&run),
+            "; too few values of cpu and memory. Leave the figures out with --limit cpu=off,memory=off."
+        );
+    }
 }

@@ -55,7 +55,7 @@ fn outcomes_follow_the_figures() {
     use GateFigure::{Cpu, Errors, P50, Rate};
     use GateOutcome::{NotSlower, Slower, Undecided};
     type Values = fn(u32) -> [Option<f64>; 2];
-    let cases: [(&str, [GateFigure; 2], Values, GateOutcome, [Excess; 2]); 8] = [
+    let cases: [(&str, [GateFigure; 2], Values, GateOutcome, [Excess; 2]); 9] = [
         ("equal builds", [P50, Cpu], |at| [near(100.0, at), near(100.0, at + 1)], NotSlower, [Within, Within]),
         ("a faster build", [P50, Cpu], |at| [near(80.0, at), near(90.0, at)], NotSlower, [Within, Within]),
         ("one figure is worse", [P50, Cpu], |at| [near(100.0, at), near(120.0, at)], Slower, [Within, Beyond]),
@@ -63,6 +63,7 @@ fn outcomes_follow_the_figures() {
         ("a figure at its limit", [P50, Cpu], |at| [near(105.0, at), near(100.0, at)], Undecided, [Open, Within]),
         ("an optional figure is unknown", [P50, Cpu], |at| [near(100.0, at), None], NotSlower, [Within, Open]),
         ("a required figure is unknown", [P50, Cpu], |at| [None, near(100.0, at)], Undecided, [Open, Within]),
+        ("each trial of the new build fails", [P50, Errors], |_| [None, Some(101.0)], Slower, [Open, Beyond]),
         ("all trials fail alike", [P50, Errors], |_| [None, Some(100.0)], Undecided, [Open, Within]),
     ];
     for (name, figures, values, expected, decisions) in cases {
@@ -77,6 +78,7 @@ fn gate_ends_when_decided_hopeless_or_late() {
     let repeats = |values: fn(u32) -> [Option<f64>; 2]| gate(figures, values).2;
     assert_eq!(repeats(|at| [near(200.0, at), Some(100.0)]), 3, "clearly slower");
     assert_eq!(repeats(|_| [Some(100.0), Some(100.0)]), 3, "equal for certain");
+    assert_eq!(repeats(|_| [None, Some(101.0)]), 3, "each trial of the new build fails");
     assert_eq!(repeats(|_| [None, Some(100.0)]), 8, "no trial is usable");
     let late = repeats(|at| [near(105.0, at), Some(100.0)]);
     assert!((30..60).contains(&late), "the budget ends it: {late}");

@@ -236,6 +236,9 @@ fn calibrate_recovers_hold_times() {
 fn experiment_file_is_planned_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
+    let decided = run(folder.path(), &[SMALL, &["--print-experiment", "--until", "5%"]].concat(), 0);
+    assert_eq!(text(&decided.stdout), experiment);
+    assert!(text(&decided.stderr).contains("the file cannot contain --until; add --until to"), "{decided:?}");
     std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
     let plan = json(&run(folder.path(), &["plan", "mine.toml", "--json"], 0));
     assert_eq!(plan["trials"].as_array().unwrap().len(), 4);
@@ -425,7 +428,7 @@ fn client_with_wrong_sizes_fails_before_the_ramp() {
     assert_eq!(output.status.code(), Some(1));
     assert!(
         text(&output.stderr).contains("check the server's service")
-            || text(&output.stderr).contains("the server did not respond"),
+            || text(&output.stderr).contains("the server sent no response"),
         "{}",
         text(&output.stderr)
     );

@@ -117,8 +117,8 @@ impl BatchIo {
         }
         counters.syscall(Syscall::Read);
         let (headers, count) = (self.received_headers.as_mut_ptr(), self.received_headers.len() as libc::c_uint);
-        // MSG_TRUNC: report the full length of a datagram that is larger than its room.
-        let flags = libc::MSG_WAITFORONE | libc::MSG_TRUNC;
+        // MSG_TRUNC: report the full length of a datagram that is larger than its room. glibc and musl differ in the type of flags.
+        let flags = (libc::MSG_WAITFORONE | libc::MSG_TRUNC) as _;
         // SAFETY: all pointers in the headers are valid during the call, and the kernel respects the lengths.
         let received = counted(unsafe { libc::recvmmsg(io.as_raw_fd(), headers, count, flags, ptr::null_mut()) });
         self.used = received.unwrap_or(self.received.len());
@@ -202,7 +202,7 @@ impl BatchIo {
             // If the socket is full, responses are dropped, even on a blocking socket.
             // SAFETY: all pointers in the headers are valid during the call, and the kernel only writes the lengths sent.
             let sent = counted(unsafe {
-                libc::sendmmsg(io.as_raw_fd(), left.as_mut_ptr(), left.len() as libc::c_uint, libc::MSG_DONTWAIT)
+                libc::sendmmsg(io.as_raw_fd(), left.as_mut_ptr(), left.len() as libc::c_uint, libc::MSG_DONTWAIT as _)
             });
             match sent {
                 Ok(count) if count > 0 => {
