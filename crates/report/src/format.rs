@@ -72,6 +72,11 @@ pub fn percent(share: f64) -> String {
     format!("{percent} %")
 }
 
+/// Formats a count with the word for it, such as `1 repeat` or `2 repeats`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Formats a number with three significant digits, but at most two decimals; whole numbers from 100 on.
 pub fn digits(value: f64) -> String {
     match value.abs() {

@@ -99,7 +99,7 @@ fn failure_has_the_code_of_an_undecided_gate() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("broken.jsonl"), "{}\n").unwrap();
     for (builds, flags, words) in [
-        (["epoll", "epol"], "", "known: "),
+        (["epoll", "epol"], "", "did you mean `epoll`?"),
         (["epoll", "mt"], "--arch poll", "--arch: a gate compares OLD with NEW"),
         (["epoll", "mt"], "--exec it=x", "exec:it is neither OLD nor NEW"),
         (["epoll", "mt"], "--history broken.jsonl", "line 1 is no result of a gate"),

@@ -126,15 +126,14 @@ impl Builder {
 /// Returns how many races have an answer, and where hosts disagree.
 fn sentence(cells: &[Cell], hosts: usize) -> String {
     let count = |answer| cells.iter().filter(|it| it.answer == answer).count();
-    let counted = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let parts = [
         (Answer::Winner, "has one winner", "have one winner"),
         (Answer::Tie, "is a tie", "are ties"),
         (Answer::None, "has no answer", "have no answer"),
     ];
     let parts = parts.map(|(answer, one, many)| (count(answer), one, many)).into_iter().filter(|it| it.0 > 0);
-    let parts: Vec<String> = parts.map(|(count, one, many)| counted(count, one, many)).collect();
-    let (races, hosts_words) = (counted(cells.len(), "race", "races"), counted(hosts, "host", "hosts"));
+    let parts: Vec<String> = parts.map(|(count, one, many)| format::counted(count, one, many)).collect();
+    let (races, hosts_words) = (format::counted(cells.len(), "race", "races"), format::counted(hosts, "host", "hosts"));
     let sentence = format!("{races} on {hosts_words}: {}.", format::listed(&parts));
     let answered = cells.iter().filter(|it| it.answer != Answer::None);
     let shared: Vec<Vec<&Cell>> =
@@ -146,7 +145,7 @@ fn sentence(cells: &[Cell], hosts: usize) -> String {
         return sentence;
     }
     let differ = shared.iter().filter(|same| !has_common(same)).count();
-    let traffic = counted(shared.len(), "kind of traffic", "kinds of traffic");
+    let traffic = format::counted(shared.len(), "kind of traffic", "kinds of traffic");
     format!(
         "{sentence} Several hosts have answers under {traffic}; under {differ} of them the answers have no server in common."
     )

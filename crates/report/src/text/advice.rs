@@ -26,7 +26,7 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
 pub fn render(report: &AdviceReport, medium: Medium) -> String {
     let AdviceReport { objective, workload, repeats, elapsed_s, .. } = report;
     let limits: String = report.limits.iter().map(|limit| format!(", with {limit}")).collect();
-    let repeats = if *repeats == 1 { "1 repeat".to_owned() } else { format!("{repeats} repeats") };
+    let repeats = format::counted(*repeats as usize, "repeat", "repeats");
     let mut lines = vec![
         medium.heading(&format!("Advice for the best {objective}{limits}")),
         medium.prose(&format!("{workload}; {repeats}, {elapsed_s:.0} s")),

@@ -5,6 +5,7 @@ use stats::excess::Excess;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
+use crate::format;
 use crate::list::grouped;
 use crate::model::gate::{GateReport, GateRow, percent, signed};
 
@@ -32,9 +33,10 @@ const PROBLEMS_MAX: usize = 5;
 /// Renders a table of figures for each workload, the problems of trials, and the outcome.
 pub fn render(report: &GateReport, medium: Medium) -> String {
     let GateReport { old, new, repeats, elapsed_s, .. } = report;
+    let repeats = format::counted(*repeats, "repeat", "repeats");
     let mut lines = vec![medium.heading(&format!("Gate: {new} against {old}"))];
     for rows in grouped(&report.figures, |a, b| a.workload == b.workload) {
-        lines.push(medium.prose(&format!("{}, {repeats} repeats, {elapsed_s:.0} s", rows[0].workload)));
+        lines.push(medium.prose(&format!("{}, {repeats}, {elapsed_s:.0} s", rows[0].workload)));
         lines.push(table::with_dropped(FIGURES, rows, medium));
     }
     lines.extend(report.problems.iter().take(PROBLEMS_MAX).map(|problem| medium.prose(problem)));
