@@ -51,7 +51,7 @@ enum Command {
     Browser,
     /// Checks dependencies: licences, sources, withdrawn versions, advisories; prints their number and size
     Audit,
-    /// Links the program for FreeBSD and macOS and type-checks the server for illumos, in target/cross
+    /// Links the program for FreeBSD and macOS, and type-checks server and client for musl and the server for illumos, in target/cross
     Cross,
     /// Checks hand-offs between threads with loom, in target/loom
     Loom,

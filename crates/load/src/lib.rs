@@ -13,7 +13,8 @@
 //! - `driver`: starts the threads of a loop, and watches a trial
 //! - `loops`: open and closed loops, short-lived connections, streams, datagrams
 //! - `run`: one trial, from connecting to the report
-//! - [`tools`]: idle connections, hostile clients, a calibration server, a relay of packets, and a measurement of the client's own cost
+//! - [`tools`]: idle connections, hostile clients, a calibration server, a relay of packets, and a measurement of the client's
+//!   own cost
 
 pub mod config;
 mod driver;

@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of wrk, oha, hyperfine, fio and curl, and the remedy. It replaces clap's tip, the flag with the most similar name. The first
-/// row counts whose remedy names only flags that the command has.
+/// row applies whose remedy names only flags of the command.
 const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["-t", "--threads"], "the client needs no number of threads; --clients N adds clients"),
     (&["-t", "--threads"], "the architecture sets the number of threads, as in --arch symped:4"),

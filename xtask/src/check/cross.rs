@@ -1,4 +1,5 @@
-//! Links the program for FreeBSD and macOS, and type-checks it for musl and illumos; builds static programs for packages.
+//! Links the program for FreeBSD and macOS, and type-checks server and client for musl, and the server for illumos; builds static
+//! programs for packages.
 //! `cargo zigbuild` uses zig as C compiler and linker; the tests' Python environment has both.
 
 use std::env;

@@ -105,7 +105,9 @@ impl Http {
         let unknown = |it: &&HttpTarget| !matches!(it.method.as_str(), "GET" | "HEAD");
         if let Some(target) = targets.iter().find(unknown).filter(|_| is_ours) {
             let method = &target.method;
-            if target.body.is_some() && method == "POST" && self.method.is_none() {
+            // Requests of a list have methods of their own.
+            let has_body = self.body.is_some() || self.body_lines.is_some();
+            if has_body && self.method.is_none() {
                 let reason = "body: a body (-d) makes POST the default method, which built-in servers answer with 405; remove it, \
                               or load another server";
                 return Err(reason.to_owned());
@@ -285,6 +287,8 @@ mod tests {
         assert!(post.traffic(None, true).unwrap_err().starts_with("body: a body (-d) makes POST the default method"));
         let put = Http { method: Some("PUT".into()), ..post };
         assert!(put.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer PUT with 405"));
+        let listed = Http { requests_file: Some(requests_file), ..http(&[]) };
+        assert!(listed.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer POST with 405"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ const HEADING: &str = "Gate";
 pub struct Args {
     /// Old build: command with {port}, URL, name or architecture
     ///
-    /// A name is that of an --exec, a --target, or such a table of FILE
+    /// A name is that of an --exec or --target, or of a table [exec.NAME] or [target.NAME] of FILE
     #[arg(value_name = "OLD", required_unless_present = "resume")]
     old: Option<String>,
     /// New build, in the same forms
@@ -291,8 +291,8 @@ mod tests {
     fn flags_change_the_traffic_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("profile.toml");
-        let text = "architectures = ['mt', 'exec:go', 'exec:c']\n[exec.go]\ncommand = ['./go', '{port}']\n[exec.c]\ncommand = ['./c', '{port}']
-                    [workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
+        let text = "architectures = ['mt', 'exec:go', 'exec:old']\n[exec.go]\ncommand = ['./go', '{port}']\n[exec.old]\n\
+                    command = ['./c', '{port}']\n[workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
         fs::write(&file, text).unwrap();
         let experiment = |new: &str, flags: &str| {
             let line = format!("gate old new {} {flags}", file.display());
@@ -312,6 +312,10 @@ mod tests {
         let commands = experiment("go", "").exec;
         assert_eq!(commands.keys().collect::<Vec<_>>(), ["go", "old"], "a build may be a server of the file");
         assert_eq!(commands["go"].command, ["./go", "{port}"]);
+        assert_eq!(commands["old"].command, ["./old", "{port}"], "a build replaces a server of its name");
+        let Line { args } = Line::try_parse_from(["gate", "old", "new", file.to_str().unwrap()]).unwrap();
+        let error = args.setup.builds("./old {port}", "old", &args.base).unwrap_err().to_string();
+        assert!(error.starts_with("OLD and NEW are both named exec:old"), "{error}");
         let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
         assert_eq!(numbers(&changed), (vec![9], vec![Rate(5.0)]));
         assert_eq!((changed.workload.service, changed.workload.response), (Service::Http, None));

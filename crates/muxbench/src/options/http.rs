@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use harness::spec::OneOrMany;
 use harness::spec::http::Http;
 use harness::spec::requests::{BodySpec, Header, Length};
-use harness::spec::units::Time;
+use harness::spec::units::time_above_0;
 use load::config::ExpectedStatus;
 
 use super::set;
@@ -47,9 +47,10 @@ pub struct HttpArgs {
 
 /// Rejects a duration, because `-d` is the duration in other tools.
 fn body(text: &str) -> Result<String, String> {
-    match text.parse::<Time>() {
+    match time_above_0(text) {
         Ok(_) => Err(format!(
-            "-d is the body of each request; the measured time is `-z {text}`; a body of this text needs @FILE"
+            "-d is the body of each request; for the duration, write `-z {text}` (`idle`: `--time {text}`); for this body, write \
+             @FILE"
         )),
         Err(_) => Ok(text.to_owned()),
     }
@@ -86,7 +87,8 @@ mod tests {
     #[test]
     fn duration_is_no_body() {
         assert!(body("15s").unwrap_err().contains("`-z 15s`"));
-        assert_eq!(body("15"), Ok("15".to_owned()));
-        assert_eq!(body("@15s"), Ok("@15s".to_owned()));
+        for text in ["15", "0", "@15s"] {
+            assert_eq!(body(text), Ok(text.to_owned()));
+        }
     }
 }

@@ -128,6 +128,10 @@ impl ServersArgs {
         }
         let candidates = architectures(&servers.arch)?;
         let are_same = candidates[0] == candidates[1];
+        let has_new_name = servers.exec.len() + servers.target.len() > self.exec.len() + self.target.len();
+        if are_same && has_new_name {
+            bail!("OLD and NEW are both named {}; rename the server that FILE or a flag defines", candidates[0]);
+        }
         servers.arch.truncate(if are_same { 1 } else { 2 });
         let commands = servers.exec.iter().map(|exec| Candidate::Exec(exec.name.clone()));
         let mut named = servers.target.iter().map(|it| Candidate::Target(it.name.clone())).chain(commands);
@@ -244,8 +248,8 @@ impl Servers {
         Self { architectures, targets: vec![target], commands: Vec::new() }
     }
 
-    /// Replaces the servers of an experiment, if there are any. Those that these name keep their definitions, unless flags define
-    /// them too.
+    /// Replaces the servers of an experiment, if there are any. A server of the experiment that is among them keeps its definition,
+    /// unless a flag defines it too.
     pub fn apply(&self, experiment: &mut Experiment) {
         if !self.architectures.is_empty() {
             experiment.target.retain(|name, _| self.architectures.contains(&Candidate::Target(name.clone())));

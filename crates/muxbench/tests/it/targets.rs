@@ -87,7 +87,7 @@ fn stopped_target_is_reported_before_anything_starts() {
     let resumed = muxbench().args(["run", "--resume", "here"]).current_dir(folder.path()).output().unwrap();
     assert!(error(&resumed).contains(&format!("target:mine: cannot connect to {address}")), "{resumed:?}");
     let failed = error(&run(folder.path(), "compare", &["--target", &target, "--rate", "200"]));
-    assert!(failed.contains(&format!("cannot connect to {address}: ")), "{failed}");
+    assert!(failed.contains(&format!("muxbench: cannot connect to {address}: ")), "{failed}");
 }
 
 fn search_finds_the_capacity_of_a_target() {
@@ -145,7 +145,7 @@ fn wrong_targets_fail_with_a_remedy() {
         (&["--exec", "mine=sh {config}"], "`{config}` needs the key `config`"),
         (&["--exec", "mine=sh {port}", "--exec-config", "other=x"], "--exec-config other: no --exec has this name"),
         (&["--exec", "mine=sh {config}", "--exec-config", "mine=none.in"], "exec.mine.config: cannot read none.in"),
-        (&["--target", url], "cannot connect to 127.0.0.1:9"),
+        (&["--target", url], "muxbench: cannot connect to 127.0.0.1:9"),
     ] {
         let failed = error(&run(folder.path(), "compare", arguments));
         assert!(failed.contains(words), "{arguments:?}: {failed}");

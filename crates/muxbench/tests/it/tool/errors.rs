@@ -58,6 +58,7 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("serve --folder /tmp", 1, "--folder: only http serves files"),
     ("load", 2, "--target"),
     ("load --target 127.0.0.1:1", 1, "muxbench: cannot connect to 127.0.0.1:1"),
+    ("load --target 127.0.0.1:1", 1, "start the server, or correct the address"),
     ("load --target 127.0.0.1:1 --samples absent/x", 1, "cannot write absent/x: its folder does not exist"),
     ("load --target 127.0.0.1:1 --think 1ms", 1, "muxbench: workload.think: only a closed loop has think times"),
     ("load --target 127.0.0.1:1 --records 5", 1, "only the services `kv` and `redis` have records"),
