@@ -282,6 +282,7 @@ mod tests {
             ("atlas --response 1KiB,2", "such as 128B"),
             ("atlas --simulated-work cpu", "such as cpu=50us"),
             ("observe", "--port <PORT>|--pid <PID>|--pcap <FILE>"),
+            ("observe --port 0", "--port"),
             ("observe --port http", "expected a port from 1 to 65535"),
             ("observe --port 80 --pid 1", "cannot be used with"),
             ("serve --service stream --packet 0B", "0B"),

@@ -90,6 +90,8 @@ pub struct Builds {
     pub are_same: bool,
     /// The flags with both builds.
     pub servers: ServersArgs,
+    /// The experiment that the flags change.
+    pub base: Experiment,
 }
 
 impl ServersArgs {
@@ -100,7 +102,7 @@ impl ServersArgs {
 
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
     /// or the experiment define, or an architecture.
-    pub fn with_builds(&self, old: &str, new: &str, experiment: &Experiment) -> anyhow::Result<Builds> {
+    pub fn with_builds(&self, old: &str, new: &str, base: Experiment) -> anyhow::Result<Builds> {
         if !self.arch.is_empty() {
             bail!("--arch: a gate compares OLD with NEW; omit it");
         }
@@ -115,9 +117,9 @@ impl ServersArgs {
                 let value = text.parse().map_err(anyhow::Error::msg)?;
                 servers.exec.push(Named { name: name.to_owned(), value });
                 named("exec", name)
-            } else if self.exec.iter().any(|exec| exec.name == text) || experiment.exec.contains_key(text) {
+            } else if self.exec.iter().any(|exec| exec.name == text) || base.exec.contains_key(text) {
                 named("exec", text)
-            } else if self.target.iter().any(|target| target.name == text) || experiment.target.contains_key(text) {
+            } else if self.target.iter().any(|target| target.name == text) || base.target.contains_key(text) {
                 named("target", text)
             } else if let Some(remedy) = build_remedy(text) {
                 bail!("{} `{text}`: {remedy}", name.to_uppercase());
@@ -138,7 +140,7 @@ impl ServersArgs {
         if let Some(other) = named.find(|it| !candidates.contains(it)) {
             bail!("{other} is neither OLD nor NEW; omit it");
         }
-        Ok(Builds { old: candidates[0].clone(), are_same, servers })
+        Ok(Builds { old: candidates[0].clone(), are_same, servers, base })
     }
 
     /// Returns the servers. Each is an architecture, or the flags or the experiment define it.

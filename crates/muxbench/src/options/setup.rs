@@ -228,15 +228,15 @@ impl SetupArgs {
 
     /// Adds two builds of a server to the flags.
     pub fn builds(&self, old: &str, new: &str, base: &BaseArgs) -> anyhow::Result<Builds> {
-        self.servers.with_builds(old, new, &base.read()?)
+        self.servers.with_builds(old, new, base.read()?)
     }
 
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
-    pub fn experiment_of_builds(&self, base: &BaseArgs, builds: &Builds) -> anyhow::Result<Experiment> {
+    pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
         if self.placebo {
             bail!("--placebo: a gate has two builds; to see the noise, give the same build twice");
         }
-        let mut experiment = self.changed(base.read()?, &builds.servers)?;
+        let mut experiment = self.changed(builds.base.clone(), &builds.servers)?;
         experiment.name = "gate".into();
         experiment.placebo = builds.are_same;
         self.load.shorten(&mut experiment, PHASES_OF_BUILDS);
