@@ -140,7 +140,7 @@ impl Counter {
             }
         }
         let mean = total.bytes as f64 / all as f64;
-        let size = self.unit.unwrap_or(mean.round() as u64);
+        let size = self.unit.unwrap_or_else(|| usual_size(connections));
         let has_size = |(volume, count): &&(Volume, u64)| volume.bytes == size * count;
         let same = connections.iter().filter(has_size).count();
         let is_near = (size as f64 - mean).abs() <= CONSTANT_TOLERANCE * mean;
@@ -151,6 +151,18 @@ impl Counter {
         let bytes = if is_constant { size as f64 } else { mean };
         Message { bytes, is_constant, segments, sizes: None }
     }
+}
+
+/// Returns the median of the connections' mean sizes. A message at the edge of the window changes the mean of all, but not the median.
+fn usual_size(connections: &[(Volume, u64)]) -> u64 {
+    let with_messages = connections.iter().filter(|(_, count)| *count > 0);
+    median(with_messages.map(|(volume, count)| volume.bytes / count)).unwrap_or_default()
+}
+
+fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut sorted: Vec<u64> = values.collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
 }
 
 impl Observation {
@@ -209,7 +221,7 @@ impl Observation {
         Self {
             port,
             window_ns: traffic.window_ns,
-            round_trip_ns: median_round_trip(all),
+            round_trip_ns: median(all.iter().filter(|it| it.has_moved()).filter_map(|it| it.round_trip_ns)),
             pause_mean_ns: pause.map(|it| it.mean_ns).or_else(|| mean_pause(traffic, &connections, requests.as_ref()?)),
             unseen: unseen(traffic, requests.as_ref(), is_whole),
             connections,
@@ -250,13 +262,6 @@ fn mean_pause(traffic: &Traffic, connections: &Connections, requests: &Requests)
     (requests.short_lived_share < 0.5 && thinking > 0.0).then(|| thinking / requests.rate_per_s * 1e9)
 }
 
-fn median_round_trip(connections: &[Connection]) -> Option<u64> {
-    let mut times: Vec<u64> =
-        connections.iter().filter(|it| it.has_moved()).filter_map(|it| it.round_trip_ns).collect();
-    times.sort_unstable();
-    times.get(times.len() / 2).copied()
-}
-
 fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec<String> {
     let mut unseen = traffic.gaps.clone();
     let mut add = |sentence: &str| unseen.push(sentence.to_owned());
@@ -276,7 +281,9 @@ fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec
     if !(has_single_sizes(&requests.request) && has_single_sizes(&requests.response)) {
         add("Single sizes: sizes vary, and only their means are known.");
     }
-    add("Whether clients wait for responses (closed loop) or not: the profile sends at the observed rate (open loop).");
+    add(
+        "Whether clients wait for responses (closed loop) or not: the traffic profile sends at the observed rate (open loop).",
+    );
     unseen
 }
 
@@ -376,6 +383,18 @@ mod tests {
         assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         assert_eq!((observed.connections.opened, observed.connections.ended), (48, 49));
         assert_eq!(observed.pause_mean_ns, None);
+    }
+
+    #[test]
+    fn response_at_the_edge_of_the_window_leaves_the_size_constant() {
+        let mut traffic = Traffic { received: Moves::default(), sent: Moves::default(), ..traffic([3; 50]) };
+        traffic.received.limit_segments(1_448);
+        // The request of this response came before the window.
+        traffic.connections[7].sent += volume(1, 10_000, 7);
+        let requests = observed(&traffic).requests.unwrap();
+        assert_eq!(requests.count, 150);
+        assert!(requests.request.is_constant && requests.response.is_constant, "{requests:?}");
+        assert_eq!((requests.request.bytes, requests.response.bytes), (128.0, 10_000.0));
     }
 
     #[test]
