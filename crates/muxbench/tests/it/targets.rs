@@ -1,4 +1,4 @@
-//! Servers that already run, and commands of flags, measured by `compare`, `sweep` and `capacity`.
+//! Servers that already run, and commands of flags, measured by `compare`, `sweep`, `capacity` and `overload`.
 
 use std::fs;
 use std::path::Path;
@@ -100,6 +100,30 @@ fn search_finds_the_capacity_of_a_target() {
     assert!(run.records.iter().all(|record| record.server.is_none() && record.load.is_some()));
 }
 
+fn target_has_a_curve_and_an_overload() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::start("epoll".parse().unwrap(), 10, 20);
+    let target = format!("mine=tcp://{}", serve.ip());
+    let is_of_target = |record: &TrialRecord| {
+        record.trial.architecture.to_string() == "target:mine"
+            && record.verdict.kind != VerdictKind::Failed
+            && record.load.as_ref().is_some_and(|load| load.completed > 0 && load.errors.total() == 0)
+    };
+    let sweep = ["--target", &target, "--rate", "200,400", "--repeats", "1"];
+    let output = run(folder.path(), "sweep", &sweep);
+    let swept = stored(folder.path(), &output);
+    let rates: Vec<_> = swept.records.iter().filter_map(|it| it.trial.workload.rate_per_s).collect();
+    assert!(rates == [200.0, 400.0] && swept.records.iter().all(is_of_target), "{rates:?}: {}", text(&output.stdout));
+    fs::remove_dir_all(folder.path().join("here")).unwrap();
+
+    let phases = ["--before", "300ms", "--pulse-length", "200ms", "--after", "500ms", "--request-timeout", "30s"];
+    let arguments = [&["--target", &target, "--capacity", "400"], &phases[..]].concat();
+    let output = run(folder.path(), "overload", &arguments);
+    let overloaded = stored(folder.path(), &output);
+    assert!(overloaded.records.len() == 1 && is_of_target(&overloaded.records[0]), "{:?}", overloaded.records);
+    assert!(text(&output.stdout).contains("target:mine"), "{}", text(&output.stdout));
+}
+
 fn command_of_a_flag_is_compared_with_its_configuration_file() {
     let folder = tempfile::tempdir().unwrap();
     let temporary = folder.path().join("t");
@@ -158,6 +182,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(target_is_compared_with_an_architecture));
     cases.once(case!(stopped_target_is_reported_before_anything_starts));
     cases.once(case!(search_finds_the_capacity_of_a_target));
+    cases.once(case!(target_has_a_curve_and_an_overload));
     cases.once(case!(command_of_a_flag_is_compared_with_its_configuration_file));
     cases.once(case!(wrong_targets_fail_with_a_remedy));
 }
