@@ -1,4 +1,4 @@
-//! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a peer that
+//! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately. So a peer that
 //! sends one byte at a time could delay the end of a transfer forever.
 
 use std::io::{self, Read, Write};

@@ -100,7 +100,8 @@ pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     keep(draft, path)
 }
 
-pub(crate) fn parent(path: &Path) -> &Path {
+/// Returns the folder of a path; `.` for a bare name.
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn parent(path: &Path) -> &Path {
 pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
     regular::open(draft)?.sync_all()?;
     fs::rename(draft, path)?;
-    sync_folder(path.parent().unwrap_or(path))
+    sync_folder(parent(path))
 }
 
 /// Waits until a folder's entries are on the disk, where the file system supports it.

@@ -17,7 +17,7 @@
 //! - [`observe`]: the traffic of a running server, as an experiment
 //!
 //! Independent modules: [`calibration`] checks the client against known times, [`description`] asks a server for its
-//! service, [`deadline_stream`] applies one deadline to all reads and writes of a connection.
+//! service; [`deadline_stream`] applies one deadline to all reads and writes of a connection.
 
 pub mod calibration;
 mod columnar;

@@ -36,8 +36,7 @@ pub fn write_figures<'a, T: AsRef<str>>(
 
 /// Fails if a file cannot be written at a path.
 pub fn check_path(file: &Path) -> anyhow::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() || file.is_dir() {
+    if !files::parent(file).is_dir() || file.is_dir() {
         bail!("cannot write {}: its folder does not exist, or the path is a folder; name another file", file.display());
     }
     Ok(())

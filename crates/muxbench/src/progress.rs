@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use harness::exec::event::RunEvent;
-use harness::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
+use harness::model::{AdviseGoal, GateGoal, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
 use harness::spec::units::Share;
 use harness::strategy::{self, overload, until};
@@ -19,8 +19,7 @@ pub struct Progress {
     /// Counts finished trials. Its length is the number of trials to run; a search, a gate and a race have no length.
     bar: ProgressBar,
     current: String,
-    /// The planned duration of the remaining trials; for the others, the rest of their
-    /// time limit.
+    /// The planned duration of the remaining trials; of a search, a gate and a race, the rest of their time limit.
     left_ns: u64,
     pace: Pace,
     /// The last phase that was printed, and the progress of a stream when it was printed.
@@ -53,23 +52,18 @@ impl Pace {
 
 impl Progress {
     pub fn new(header: &RunHeader, outcomes: &[TrialOutcome]) -> Self {
+        let rest_ns = |time_max_ns: u64| time_max_ns.saturating_sub(until::elapsed_ns(outcomes));
         let (total, left_ns, template) = match &header.strategy {
-            Strategy::Capacity(goal) => {
-                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "probe {pos}: {wide_msg}")
-            }
+            Strategy::Capacity(goal) => (None, rest_ns(goal.time_max_ns), "probe {pos}: {wide_msg}"),
             Strategy::Overload(goal) => {
                 let pulses = overload::contestants(header, goal, outcomes).into_iter().filter(|it| !it.is_done);
                 let pulses_ns: u64 = pulses.map(|it| duration_ns(&overload::pulse(it.first, 0, 0, goal, 1.0))).sum();
                 let search_ns = goal.search().map_or(0, |search| search.time_max_ns);
-                let left_ns = search_ns.saturating_sub(until::elapsed_ns(outcomes)) + pulses_ns;
-                (None, left_ns, "{prefix}: {wide_msg}")
+                (None, rest_ns(search_ns) + pulses_ns, "{prefix}: {wide_msg}")
             }
             // The plan of a gate has more repeats than fit into its time.
-            Strategy::Gate(goal) => {
-                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "trial {pos}: {wide_msg}")
-            }
-            Strategy::Advise(goal) => {
-                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "trial {pos}: {wide_msg}")
+            Strategy::Gate(GateGoal { time_max_ns, .. }) | Strategy::Advise(AdviseGoal { time_max_ns, .. }) => {
+                (None, rest_ns(*time_max_ns), "trial {pos}: {wide_msg}")
             }
             Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
                 let trials = strategy::ahead(header, outcomes);

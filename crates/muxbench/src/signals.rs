@@ -1,5 +1,7 @@
-//! The signals that stop a run.
+//! The signals that stop a run or a command.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context;
@@ -7,12 +9,23 @@ use harness::process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::output;
+use crate::{exit, output};
+
+const CANNOT: &str = "cannot handle signals";
+
+/// Returns a flag that the first SIGINT or SIGTERM sets. The second signal ends the process.
+pub fn flag_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone()).context(CANNOT)?;
+        signal_hook::flag::register(signal, stop.clone()).context(CANNOT)?;
+    }
+    Ok(stop)
+}
 
 /// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT stops it
 /// immediately, as do SIGTERM and, unless the process ignores it, SIGHUP.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
-    const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();
     // The handlers set these flags themselves, so no signal is lost before the thread below runs.
     signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;

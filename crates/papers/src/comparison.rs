@@ -12,10 +12,8 @@ use super::impossible::{self, Impossible};
 use super::setup::{self, Compared};
 use super::{Paper, Part, points, queue};
 use crate::claims::{self, CheckedClaim};
-use report::model;
-use report::model::Summary;
-use report::model::deviation;
-use report::model::deviation::{DeviationOf, SendsOf};
+use report::model::deviation::{self, DeviationOf, SendsOf};
+use report::model::{self, Summary};
 use report::plot::chart::Chart;
 use report::text::Medium;
 
@@ -187,8 +185,7 @@ impl PaperComparison {
         for grid in grids {
             text += &format!("\n\n{}\n{}", medium.prose(&grid.title), grid.render(medium));
         }
-        let mut points = chart.panels.iter().flat_map(|it| &it.series).flat_map(|series| &series.points);
-        if points.any(|point| !point.is_valid()) {
+        if report::plot::chart::points(&chart.panels).any(|point| !point.is_valid()) {
             text += &format!("\n{}", medium.prose("Values in parentheses are not valid, so they are not ranked."));
         }
         text

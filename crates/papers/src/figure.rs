@@ -9,7 +9,7 @@ use report::model::axis::Axis as Along;
 use report::model::deviation::DeviationOf;
 use report::model::summary::Row;
 use report::plot::chart::{
-    Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise,
+    Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise, points,
 };
 use report::plot::plot_data::estimate;
 
@@ -93,8 +93,7 @@ impl Here<'_> {
         }
         let x = match x.kind {
             Kind::Names => {
-                let places = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-                let mut places: Vec<f64> = places().map(|point| point.x).collect();
+                let mut places: Vec<f64> = points(&panels).map(|point| point.x).collect();
                 places.sort_by(f64::total_cmp);
                 places.dedup();
                 let series = panels.iter_mut().flat_map(|panel| &mut panel.series);
@@ -159,9 +158,8 @@ fn highest(chart: &Chart, names: &[String]) -> String {
 
 /// Explains why valid points lack intervals; empty if all have one.
 fn without_intervals(chart: &Chart) -> String {
-    let points = chart.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-    let (bare, others): (Vec<_>, Vec<_>) =
-        points.filter(|point| point.is_valid()).partition(|point| point.spread.is_empty());
+    let valid = points(&chart.panels).filter(|point| point.is_valid());
+    let (bare, others): (Vec<_>, Vec<_>) = valid.partition(|point| point.spread.is_empty());
     match (bare.is_empty(), others.is_empty()) {
         (true, _) => String::new(),
         (false, true) => {
@@ -195,12 +193,11 @@ impl Scale {
         of: impl Fn(&Point) -> Vec<f64>,
         of_published: impl Fn(&Published) -> (bool, usize),
     ) -> Axis {
-        let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         let published = panels.iter().flat_map(|panel| &panel.published).flat_map(|published| {
             let (counts, at) = of_published(published);
             published.points.iter().filter(move |_| counts).map(move |&(x, y)| [x, y][at])
         });
-        let values: Vec<f64> = points.flat_map(of).chain(published).collect();
+        let values: Vec<f64> = points(panels).flat_map(of).chain(published).collect();
         match self.kind {
             Kind::Log => Axis::log(self.label, self.form, ticks_max, values.into_iter()),
             Kind::Names | Kind::Linear => Axis::linear(self.label, self.form, values.into_iter()),

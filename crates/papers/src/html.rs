@@ -10,7 +10,7 @@ use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
 use crate::setup::Compared;
 use crate::{Paper, PaperComparison, PaperExport, Part, points};
-use report::format::command;
+use report::format::{command, counted};
 use report::html::frame::{self, Drawing, Frame};
 use report::plot::chart::{Chart, Mark, Published};
 use report::plot::style;
@@ -103,10 +103,6 @@ struct Raw<'a> {
 /// If a template cannot be rendered.
 pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> anyhow::Result<String> {
     let PaperComparison { paper, part, figures, missing, claims, .. } = beside;
-    let is_drawn = |place: usize| {
-        let panels = figures.iter().flat_map(|(_, chart)| &chart.panels);
-        panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
-    };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
@@ -116,7 +112,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
     let mut frame = Frame::new(&beside.series, drawings.collect(), &raw)?;
-    frame.architectures.retain(|it| is_drawn(it.place));
+    frame.architectures.retain(|it| figures.iter().any(|(_, chart)| chart.shows(it.place)));
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let title = match part {
         Part::Whole => paper.name.to_owned(),
@@ -151,8 +147,7 @@ fn impossible_here(runs: &[Run]) -> String {
     let trials = runs.iter().flat_map(|run| &run.header.trials);
     match trials.filter(|trial| !trial.infeasible.is_empty()).count() {
         0 => String::new(),
-        1 => "This host cannot run 1 trial".into(),
-        several => format!("This host cannot run {several} trials"),
+        count => format!("This host cannot run {}", counted(count, "trial", "trials")),
     }
 }
 
@@ -206,9 +201,7 @@ fn figure_view<'a>(
     }
     let name = paper.figure_name(figure);
     let heading = format!("{name}. {}", figure.title);
-    let panels = || chart.panels.iter().flat_map(|panel| &panel.series);
-    let is_drawn = |place: &usize| panels().any(|series| series.architecture == *place);
-    let series = (0..names.len()).filter(is_drawn);
+    let series = (0..names.len()).filter(|place| chart.shows(*place));
     Ok(FigureView {
         series: series.map(|place| (place, style::swatch(place), names[place].clone())).collect(),
         id: format!("figure-{}", figure.number.replace('.', "-")),
@@ -276,7 +269,7 @@ fn run_view(run: &Run, folder: &str) -> RunView {
         started_at: run.header.started_at.clone(),
         muxbench: run.header.muxbench.clone(),
         seed: run.header.seed,
-        command: command(&["muxbench", "report", folder, "--html"].map(str::to_owned)),
+        command: command(&["muxbench", "report", folder, "--html"]),
         impossible: impossible::of(run).iter().map(Impossible::words).collect(),
     }
 }

@@ -150,15 +150,8 @@ pub const MACHINE: Aspect = Aspect {
     },
 };
 
-pub const SYSTEM: Aspect = Aspect {
-    name: "system",
-    of: |_, run| {
-        // Only Linux wrote runs without the name of the system.
-        let system = fact(run, "system").map_or("Linux", String::as_str);
-        let kernel = fact(run, "kernel").and_then(|kernel| kernel.split_whitespace().next());
-        kernel.map(|kernel| format!("{system} {kernel}")).into_iter().collect()
-    },
-};
+pub const SYSTEM: Aspect =
+    Aspect { name: "system", of: |_, run| harness::host::system(&run.header.host).into_iter().collect() };
 
 pub const SERVERS: Aspect = Aspect {
     name: "servers",

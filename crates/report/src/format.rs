@@ -109,11 +109,11 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Formats the words of a command line for a shell.
-pub fn command(words: &[String]) -> String {
+pub fn command(words: &[impl AsRef<str>]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
-    let quoted = words.iter().map(|word| match is_plain(word) {
-        true => word.clone(),
+    let quote = |word: &str| match is_plain(word) {
+        true => word.to_owned(),
         // Escape control characters, which a terminal would execute in pasted text.
         false if word.contains(char::is_control) => {
             let escape = |c: char| match c {
@@ -124,8 +124,8 @@ pub fn command(words: &[String]) -> String {
             format!("$'{}'", word.chars().map(escape).collect::<String>())
         }
         false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    };
+    words.iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats a ratio with its interval; `-` without a ratio.

@@ -178,11 +178,12 @@ impl Architecture {
 
     /// The highest number of serving threads that can use CPUs at once; `None` if it depends on the connections.
     pub fn threads_at_once(&self) -> Option<u32> {
-        let threads = self.threads.unwrap_or(Threads::all(1));
-        let network = threads.network.max(1);
+        let network = self.network_threads();
         match self.model.stages.map(|stages| stages.payload) {
             Some(PayloadStage::InNetwork) => Some(network),
-            Some(PayloadStage::Threads) => Some(network + threads.payload.unwrap_or(1)),
+            Some(PayloadStage::Threads) => {
+                Some(network + self.threads.and_then(|threads| threads.payload).unwrap_or(1))
+            }
             Some(PayloadStage::Paired) => Some(2 * network),
             None if runtimes::FEATURES.contains(&self.model.name) => Some(network),
             None => self.threads.map(|threads| threads.network),

@@ -153,7 +153,7 @@ impl ServerState {
             totals.syscalls.clear();
         }
         Snapshot {
-            at_ns: now_ns(),
+            at_ns: platform::monotonic_ns(),
             connections_open: workers.connections_open(),
             workers: workers.taken().count() as u64,
             network_threads: usage::network_threads(workers),
@@ -356,7 +356,7 @@ impl Server {
         // No serving thread may run between the readings of bytes and time.
         let _boost = usage::PriorityBoost::start();
         let (bytes_in, bytes_out) = self.state.workers.bytes();
-        Moved { at_ns: now_ns(), bytes_in, bytes_out }
+        Moved { at_ns: platform::monotonic_ns(), bytes_in, bytes_out }
     }
 
     /// Ends all connections, serving threads and children, and waits for them.
@@ -379,12 +379,6 @@ impl Server {
             "raise the limit in the error, or reduce threads or connections; see the system's log",
         ))
     }
-}
-
-/// CLOCK_MONOTONIC, in nanoseconds.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn spawn<T: Send + 'static>(

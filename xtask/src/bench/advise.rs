@@ -1,7 +1,6 @@
 //! `advise` against a long comparison of the same architectures under the same traffic.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -9,7 +8,7 @@ use serde::Deserialize;
 
 use super::interleave::compare;
 use super::numbers::Numbers;
-use super::process::muxbench;
+use super::process::{answer, muxbench};
 use super::spread::{Bound, Spread};
 
 /// Options of the bench.
@@ -65,7 +64,9 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
     let (mut agreeing, mut ratios) = (0, Vec::new());
     for (number, traffic) in args.workloads.choose(&WORKLOADS)? {
         let started = Instant::now();
-        let advice = advise(&binary, &format!("{traffic} --arch {} --budget {}", args.arch, args.budget))?;
+        let flags = format!("{traffic} --arch {} --budget {}", args.arch, args.budget);
+        let advice: Advice =
+            answer(Command::new(&binary).args(["advise", "--json", "--quiet"]).args(flags.split(' ')))?;
         let advise_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
         let phases = format!("--repeats {count} --ramp 100ms --warm-up 200ms --measure {}s", args.seconds);
@@ -96,12 +97,4 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
     println!("  agree or tie: {agreeing} of {}; share {share}", ratios.len());
     println!("  time / time of the long comparison {}", Spread::of(ratios).check(Bound::AtMost(1.0 / 3.0)));
     Ok(())
-}
-
-fn advise(binary: &Path, flags: &str) -> anyhow::Result<Advice> {
-    let folder = tempfile::tempdir()?;
-    let mut command = Command::new(binary);
-    command.args(["advise", "--json", "--quiet", "--output"]).arg(folder.path().join("run"));
-    let output = command.args(flags.split(' ')).stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))
 }

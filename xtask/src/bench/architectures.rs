@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::interleave::{Comparison, Row, compare};
+use super::numbers::Numbers;
 use super::process::muxbench;
 
 /// A workload: its heading, its flags, and whether its connections end, so that servers cannot share a window. Closed loops compare
@@ -50,9 +51,9 @@ pub struct Architectures {
     /// Architectures, with commas; `io_uring*` for all whose names begin so [default: all of `muxbench list` that run here]
     #[arg(long, value_delimiter = ',', default_value = "*")]
     arch: Vec<String>,
-    /// Workloads, with commas: numbers from 1
-    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6")]
-    workload: Vec<usize>,
+    /// Workloads, as in 1-3,6
+    #[arg(long, default_value = "1-6")]
+    workload: Numbers,
     /// Seconds of load of each architecture in each round
     #[arg(long, default_value_t = 1.5)]
     seconds: f64,
@@ -62,10 +63,8 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
     let binary = muxbench()?;
     let names = named(&args.arch, &all(&binary)?);
     let mut overview: Vec<Vec<String>> = names.iter().map(|name| vec![format!("`{name}`")]).collect();
-    for number in &args.workload {
-        let workload = number.checked_sub(1).and_then(|at| WORKLOADS.get(at));
-        let &(heading, flags, is_separate) =
-            workload.with_context(|| format!("no workload {number}: use 1 to {}", WORKLOADS.len()))?;
+    let workloads = args.workload.choose(&WORKLOADS)?;
+    for &(number, &(heading, flags, is_separate)) in &workloads {
         println!("\n### {number}. {heading}\n\n`muxbench compare {flags} --arch all`, {count} repeats\n");
         println!(
             "| architecture | valid repeats | beside `{BASE}` | requests/s | p50 µs | p99 µs | CPU µs a request | system calls a \
@@ -87,7 +86,7 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
             }
         }
     }
-    println!("\n{}", table(&args.workload, overview));
+    println!("\n{}", table(&workloads, overview));
     Ok(())
 }
 
@@ -124,10 +123,10 @@ fn line(comparison: &Comparison, row: &Row) -> String {
 }
 
 /// The table of all ratios: a row for each architecture, a column for each workload.
-fn table(workloads: &[usize], rows: Vec<Vec<String>>) -> String {
+fn table(workloads: &[(usize, &Workload)], rows: Vec<Vec<String>>) -> String {
     let mut text = format!("### All ratios to `{BASE}`\n\n| architecture |");
-    for &number in workloads {
-        let better = if WORKLOADS[number - 1].1.contains("closed") { "rate" } else { "p50" };
+    for (number, (_, flags, _)) in workloads {
+        let better = if flags.contains("closed") { "rate" } else { "p50" };
         let _ = write!(text, " {number}, {better} |");
     }
     text += &format!("\n|---|{}", "--:|".repeat(workloads.len()));

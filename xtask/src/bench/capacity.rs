@@ -1,16 +1,16 @@
 //! `capacity --target` against a fine sweep of the same server.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use load::LoadConfig;
 use load::config::{HttpTarget, HttpTraffic};
 use serde_json::Value;
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, Server, closed_config, load_report, muxbench};
+use super::process::{CLIENT_CPU, Server, answer, closed_config, load_report, muxbench};
 use super::spread::{Bound, rounds};
 
 /// The path of the requests, with its content of 1 KiB.
@@ -67,14 +67,9 @@ fn closed_rate_per_s(server: &Server) -> anyhow::Result<f64> {
 
 /// Runs a command against a target, and returns its JSON.
 fn measure(binary: &Path, command: &str, target: &str, flags: &[&str]) -> anyhow::Result<Value> {
-    let folder = tempfile::tempdir()?;
     let mut program = Command::new(binary);
     program.args([command, "--target", target, "--json", "--quiet", "--cpus", &CLIENT_CPU.to_string()]).args(flags);
-    program.args(["--connections", "100", "--output"]).arg(folder.path().join("run"));
-    let output = program.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
-    // Status 3: a sweep to saturation has trials that are not valid.
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "{program:?}: {}", output.status);
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{program:?}"))
+    answer(program.args(["--connections", "100"]))
 }
 
 fn capacity(binary: &Path, target: &str, p99_ms: f64) -> anyhow::Result<f64> {

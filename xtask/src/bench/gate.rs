@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Context;
 use serde::Deserialize;
 
-use super::process::muxbench;
+use super::process::{answer, muxbench};
 use super::spread::{Bound, Spread};
 
 /// Gates of equal builds.
@@ -70,12 +70,9 @@ fn build(binary: &Path, added_ns: u64) -> String {
 
 /// Runs a gate of two builds, the new one with added CPU time.
 fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> {
-    let folder = tempfile::tempdir()?;
     let mut command = Command::new(binary);
     command.args(["gate", &build(binary, 0), &build(binary, added_ns), "--allow-exec", "--json", "--quiet"]);
-    command.args(flags).arg("--output").arg(folder.path().join("run"));
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))
+    answer(command.args(flags))
 }
 
 fn same(binary: &Path, count: usize) -> anyhow::Result<()> {

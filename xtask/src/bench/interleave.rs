@@ -188,10 +188,7 @@ pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
 
 /// Runs `compare` with these flags, and returns its comparisons.
 pub(super) fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
-    let folder = tempfile::tempdir()?;
-    let mut command = Command::new(binary);
-    command.args(["compare", "--json", "--quiet", "--output"]).arg(folder.path().join("run"));
-    comparisons(command.args(flags.split_whitespace()))
+    comparisons(Command::new(binary).args(["compare", "--json", "--quiet"]).args(flags.split_whitespace()))
 }
 
 fn only(mut comparisons: Vec<Comparison>) -> anyhow::Result<Comparison> {
@@ -275,8 +272,8 @@ fn added_us(binary: &Path) -> anyhow::Result<Vec<Interval>> {
     let file = folder.path().join("truth.toml");
     std::fs::write(&file, servers_with_added_time(binary))?;
     let mut command = Command::new(binary);
-    command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet", "--output"]);
-    let comparison = only(comparisons(command.arg(folder.path().join("run")))?)?;
+    command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet"]);
+    let comparison = only(comparisons(&mut command)?)?;
     let base = comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
     let base_us = base.context("exec:base: no p50")?.value / 1e3;
     let us = |ratio: f64| (ratio - 1.0) * base_us;

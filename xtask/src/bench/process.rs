@@ -110,12 +110,18 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Runs `muxbench compare --json` and returns the row of its only architecture.
-pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value> {
+/// Runs a command of muxbench that prints JSON, with a temporary folder for its results, and returns the JSON. The status does not
+/// matter: it may stand for a slower build, or for no valid trial.
+pub fn answer<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     command.arg("--output").arg(folder.path().join("run"));
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
-    let mut result: serde_json::Value = serde_json::from_slice(&output.stdout).context("`compare` prints no JSON")?;
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))
+}
+
+/// Runs `muxbench compare --json` and returns the row of its only architecture.
+pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value> {
+    let mut result: serde_json::Value = answer(&mut command)?;
     let row = result["summary"]["comparisons"][0]["rows"][0].take();
     ensure!(row["verdict"] != "failed", "{command:?}: {}", row["reasons"]);
     Ok(row)
@@ -144,10 +150,7 @@ pub fn comparisons<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result
     struct Summary<T> {
         comparisons: Vec<T>,
     }
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
-    // Status 3: no trial is valid, so there are no ratios.
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "{command:?}: {}", output.status);
-    let output: Output<T> = serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))?;
+    let output: Output<T> = answer(command)?;
     Ok(output.summary.comparisons)
 }
 

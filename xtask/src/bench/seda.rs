@@ -113,14 +113,13 @@ pub(super) fn run(count: usize, args: &Seda) -> anyhow::Result<()> {
 
 /// Runs the architectures interleaved, and returns the figures of each.
 fn compare(binary: &Path, args: &Seda, workload: &str) -> anyhow::Result<Vec<Figures>> {
-    let folder = tempfile::tempdir()?;
     // Each architecture gets its share of the window.
     let window_s = args.seconds * args.arch.len() as u64;
     let mut command = Command::new(binary);
     command.args(["compare", "--json", "--quiet", "--arch", &args.arch.join(","), "--repeats", "1"]);
     command.args(["--request", "128B", "--response", "128B", "--ramp", "300ms", "--warm-up", "700ms"]);
-    command.args(["--measure", &format!("{window_s}s")]).args(workload.split(' '));
-    let comparisons: Vec<Comparison> = comparisons(command.arg("--output").arg(folder.path().join("run")))?;
+    command.args(["--measure", &format!("{window_s}s")]);
+    let comparisons: Vec<Comparison> = comparisons(command.args(workload.split(' ')))?;
     let rows = comparisons.into_iter().next().context("no comparison")?.rows;
     let figures = |name: &String| {
         let row = rows.iter().find(|row| row.architecture == *name);

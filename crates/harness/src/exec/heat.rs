@@ -102,7 +102,7 @@ impl<'a> HeatRun<'a, '_> {
 
     /// Starts all servers and clients, and waits until all clients have reported.
     fn measure(&mut self, contestants: &mut [Contestant<'a>]) -> Result<(), Failure> {
-        // One after the other, so that the kernel memory of a contestant's connections can be told.
+        // One after the other, so that the kernel memory of each contestant's connections is known.
         let is_interleaved = contestants.len() > 1;
         for (number, contestant) in contestants.iter_mut().enumerate() {
             self.connect(contestant, is_interleaved).map_err(|error| (number, error))?;
@@ -272,9 +272,13 @@ impl Contestant<'_> {
         };
         // `end` gives the supervisor of an external server time to end the server's processes.
         server.process.end();
-        // The kernel closes the connections of a killed server before it reports the server's death.
+        // A server may fail when its clients leave. The kernel closes the connections of a killed server before it reports the
+        // server's death.
         let outcome = match outcome {
-            Ok(()) if server.process.was_killed() => Err(server.process.end_error()),
+            Ok(()) if server.process.has_failed() => {
+                let error = server.process.end_error();
+                Err(server.cause(error))
+            }
             outcome => outcome,
         };
         match (outcome, end_leftovers(self.trial, &server)) {

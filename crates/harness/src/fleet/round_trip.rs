@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// A handshake takes the first worker one round trip, and the other worker two. The kernel repeats a lost packet after at most
-/// three round trips, so 8 round trips suffice if the network loses one packet in each direction.
+/// three round trips. So 8 round trips suffice if the network loses one packet in each direction.
 const ROUND_TRIPS: u32 = 8;
 /// The limit of an extended timeout, because a peer can feign a long round trip.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ const STAMPS_TIMEOUT: Duration = Duration::from_millis(8);
 
 /// Reads the facts and limits of this host.
 pub fn detect() -> Host {
-    let allowed = allowed_cpus();
+    let allowed = server::platform::cpus();
     let ports = read("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| {
         let (low, high) = text.split_once(char::is_whitespace)?;
         Some(high.trim().parse::<u64>().ok()?.saturating_sub(low.parse().ok()?) + 1)
@@ -52,12 +52,6 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
 /// because much of it is page cache that the kernel can reclaim.
 fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
-}
-
-/// Returns the CPUs that this process may use, in order.
-pub(crate) fn allowed_cpus() -> Vec<usize> {
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
 /// Groups the allowed CPUs by core, in order.

@@ -20,7 +20,7 @@ pub use facts::Host;
 #[cfg(target_os = "linux")]
 pub use linux::detect;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{allowed_cpus, kernel_timestamps};
+pub(crate) use linux::kernel_timestamps;
 
 /// Facts that vary on an unchanged host. The kernel enables timestamps in the background, on a busy host perhaps after the
 /// probe's timeout.
@@ -38,9 +38,25 @@ pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, Str
         .collect()
 }
 
+/// Returns the system and its kernel, as in `Linux 6.1.0`; `None` if the facts name no kernel.
+pub fn system(facts: &BTreeMap<String, String>) -> Option<String> {
+    // Only Linux wrote runs without the name of the system.
+    let system = facts.get("system").map_or("Linux", String::as_str);
+    Some(format!("{system} {}", facts.get("kernel")?.split_whitespace().next()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn system_has_its_kernel_and_is_linux_in_old_runs() {
+        let mut facts = BTreeMap::from([("kernel".to_owned(), "14.1-RELEASE #0".to_owned())]);
+        assert_eq!(system(&facts).unwrap(), "Linux 14.1-RELEASE");
+        facts.insert("system".into(), "FreeBSD".into());
+        assert_eq!(system(&facts).unwrap(), "FreeBSD 14.1-RELEASE");
+        assert_eq!(system(&BTreeMap::new()), None);
+    }
 
     #[test]
     fn this_host_has_facts_and_limits() {

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use load::time::clock::monotonic_ns;
+
 use crate::host::interrupts::Accounting;
 
 /// The times of one CPU since the host started, in ticks.
@@ -54,8 +56,7 @@ impl Reading {
     /// Reads the times now. Without /proc/stat, the reading has no CPUs.
     pub(crate) fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Self::of(&text, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        Self::of(&text, monotonic_ns())
     }
 
     fn of(text: &str, at_ns: u64) -> Self {

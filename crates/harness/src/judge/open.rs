@@ -1,6 +1,7 @@
 //! Checks of an open loop: whether the server or the client could not keep up with the requested rate.
 
 use load::LoadReport;
+use load::report::PARTS;
 
 use super::check::{at_least, at_most, effect};
 use super::limits::{
@@ -12,7 +13,6 @@ use super::limits::{
 use super::{ServerSide, clients, steady, sufficient};
 use crate::model::VerdictKind::{ClientLimited, Saturated};
 use crate::model::{Check, requests_answered};
-use load::report::PARTS;
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {

@@ -47,6 +47,11 @@ impl Verdict {
         self.failed_checks().next().is_some() && self.failed_checks().all(is_error)
     }
 
+    /// Tests whether the trial could not finish. Its client may have reported before the server failed.
+    pub fn is_unfinished(&self) -> bool {
+        self.kind == VerdictKind::Failed && self.checks.is_empty()
+    }
+
     /// Returns the verdict on a trial that could not finish.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }

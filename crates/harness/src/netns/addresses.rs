@@ -63,6 +63,15 @@ mod tests {
     }
 
     #[test]
+    fn relay_knows_the_host_of_an_address() {
+        for host in [0, 9, CLIENTS_MAX] {
+            let (IpAddr::V4(v4), IpAddr::V6(v6)) = (address(host, false, 3), address(host, true, 3)) else { panic!() };
+            let packets = [[&[0x45_u8; 16][..], &v4.octets()].concat(), [&[0x60_u8; 24][..], &v6.octets()].concat()];
+            assert_eq!(packets.map(|packet| load::tools::relay::destination(&packet)), [Some(host as usize); 2]);
+        }
+    }
+
+    #[test]
     fn many_connections_need_several_source_addresses() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = |connections, transport| {

@@ -163,20 +163,13 @@ impl Found {
 
 /// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs, not
 /// those of the measured server. Without placement the relay may use all CPUs, and the list is empty.
-#[cfg(target_os = "linux")]
 pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
     if server.is_empty() {
         return Vec::new();
     }
-    let mut free = crate::host::allowed_cpus();
+    let mut free = server::platform::cpus();
     free.retain(|cpu| !server.contains(cpu) && !client.contains(cpu));
     if free.is_empty() { client.to_vec() } else { free }
-}
-
-/// Returns no CPUs: only Linux has the relay.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
-    Vec::new()
 }
 
 #[cfg(test)]
@@ -266,7 +259,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn relay_avoids_the_cpus_of_the_server() {
-        let all = crate::host::allowed_cpus();
+        let all = server::platform::cpus();
         let (first, rest) = all.split_first().unwrap();
         assert_eq!(relay_cpus(&[*first], rest), rest, "the relay shares the clients' CPUs if none is free");
         assert_eq!(relay_cpus(&[*first], &[*first]), if rest.is_empty() { vec![*first] } else { rest.to_vec() });

@@ -74,7 +74,7 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     }
     send(RelayEvent::Ready);
     let mut answer = |counts| send(RelayEvent::Counts { counts });
-    forward(&devices, config.conditions, &destination, input, &mut answer).context("cannot read from a TUN device")
+    forward(&devices, config.conditions, input, &mut answer).context("cannot read from a TUN device")
 }
 
 /// Moves this process to `cpus`, and gives it priority over server and clients. Otherwise its delays would look like theirs.
@@ -89,45 +89,4 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     // priority, and the measurements include the effect. musl's function for this only fails.
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) };
     Ok(())
-}
-
-/// The host number in a packet's destination address.
-fn destination(packet: &[u8]) -> Option<usize> {
-    match packet.first()? >> 4 {
-        4 if packet.len() >= 20 && packet[16..18] == [198, 18] => Some(packet[18].into()),
-        6 if packet.len() >= 40 && packet[24..30] == [0x20, 0x01, 0, 2, 0, 0] => {
-            Some(u16::from_be_bytes([packet[30], packet[31]]).into())
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A packet from a client of host `number` to the server's host.
-    fn packet(number: u8) -> Vec<u8> {
-        let mut packet = vec![0; 28];
-        packet[0] = 0x45;
-        packet[12..16].copy_from_slice(&[198, 18, number, 1]);
-        packet[16..20].copy_from_slice(&[198, 18, 0, 1]);
-        packet
-    }
-
-    #[test]
-    fn destination_is_the_number_of_the_host() {
-        assert_eq!(destination(&packet(7)), Some(0));
-        let mut back = packet(7);
-        back[16..20].copy_from_slice(&[198, 18, 7, 200]);
-        assert_eq!(destination(&back), Some(7));
-        let mut v6 = vec![0; 40];
-        v6[0] = 0x60;
-        let std::net::IpAddr::V6(to) = super::super::addresses::address(9, true, 3) else { panic!("an IPv6 address") };
-        v6[24..40].copy_from_slice(&to.octets());
-        assert_eq!(destination(&v6), Some(9));
-        v6[24] = 0xff;
-        assert_eq!(destination(&v6), None, "neighbour discovery has no destination host");
-        assert_eq!((destination(&[]), destination(&[0x45; 19])), (None, None));
-    }
 }

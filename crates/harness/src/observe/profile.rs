@@ -1,4 +1,4 @@
-//! A profile: an experiment with the observed traffic.
+//! A traffic profile: an experiment with the observed traffic.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +17,8 @@ impl Observation {
         let port = self.port;
         let Some(requests) = &self.requests else {
             return Err(format!(
-                "cannot write a profile of port {port}: no request and response was seen; observe it under traffic, or longer"
+                "cannot write a traffic profile of port {port}: no request and response was seen; observe it under traffic, or \
+                 longer"
             ));
         };
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
@@ -41,7 +42,8 @@ impl Observation {
         };
         workload.connections = OneOrMany(NonZeroU32::new(count as u32).into_iter().collect());
         let text = self.text_of(&experiment)?;
-        Experiment::parse(&text, "profile").map_err(|error| format!("cannot write a profile of port {port}: {error}"))
+        Experiment::parse(&text, "traffic profile")
+            .map_err(|error| format!("cannot write a traffic profile of port {port}: {error}"))
     }
 
     /// Returns an experiment as a file.
@@ -139,6 +141,9 @@ mod tests {
     #[test]
     fn silent_server_has_no_profile() {
         let error = observed(vec![connection(0); 3]).experiment().unwrap_err();
-        assert!(error.starts_with("cannot write a profile of port 8080: no request and response was seen"), "{error}");
+        assert!(
+            error.starts_with("cannot write a traffic profile of port 8080: no request and response was seen"),
+            "{error}"
+        );
     }
 }

@@ -50,7 +50,6 @@ impl SockDiag {
         let mut listeners = Vec::new();
         self.dump(0, StateFlags::LISTEN, |socket| {
             listeners.push(Listener { port: socket.header.socket_id.source_port, inode: socket.header.inode });
-            Ok(())
         })?;
         Ok(listeners)
     }
@@ -58,20 +57,12 @@ impl SockDiag {
     /// Returns the connections of a local port that the server has not closed.
     pub fn connections(&mut self, port: u16) -> io::Result<Vec<SocketState>> {
         let mut states = Vec::new();
-        self.dump(port, StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT, |socket| {
-            states.extend(state(&socket));
-            Ok(())
-        })?;
+        self.dump(port, StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT, |socket| states.extend(state(socket)))?;
         Ok(states)
     }
 
     /// Passes each socket in one of `states` with this local port, or with any if `port` is 0.
-    fn dump(
-        &mut self,
-        port: u16,
-        states: StateFlags,
-        mut each: impl FnMut(InetResponse) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn dump(&mut self, port: u16, states: StateFlags, mut each: impl FnMut(&InetResponse)) -> io::Result<()> {
         for (family, any) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             let socket_id = SocketId { source_port: port, ..any };
             let (extensions, states) = (ExtensionFlags::INFO, states.clone());
@@ -112,11 +103,10 @@ impl EndedConnections {
         loop {
             match received(&self.socket, &mut self.answer, RecvFlags::DONTWAIT) {
                 Ok(length) => {
-                    parse(&self.answer[..length], &mut |socket: InetResponse| {
+                    parse(&self.answer[..length], &mut |socket: &InetResponse| {
                         if socket.header.socket_id.source_port == port {
-                            state(&socket).iter().for_each(&mut each);
+                            state(socket).iter().for_each(&mut each);
                         }
-                        Ok(())
                     })?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -152,14 +142,14 @@ fn serialized(request: InetRequest) -> Vec<u8> {
 }
 
 /// Passes the sockets of an answer. Returns whether the list ends.
-fn parse(mut bytes: &[u8], each: &mut impl FnMut(InetResponse) -> io::Result<()>) -> io::Result<bool> {
+fn parse(mut bytes: &[u8], each: &mut impl FnMut(&InetResponse)) -> io::Result<bool> {
     while !bytes.is_empty() {
         // The parser of the counters needs all fields up to those of Linux 5.4.
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(bytes)
             .map_err(|error| io::Error::other(format!("{error} (Linux before 5.4?)")))?;
         let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
         match message.payload {
-            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) => each(*socket)?,
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) => each(&socket),
             NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
             NetlinkPayload::Done(done) if done.code < 0 => return Err(io::Error::from_raw_os_error(-done.code)),
             NetlinkPayload::Done(_) => return Ok(true),

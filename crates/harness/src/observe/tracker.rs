@@ -35,7 +35,7 @@ pub struct Tracker {
     awaiting_sum: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tracked {
     is_new: bool,
     base: SocketState,
@@ -98,9 +98,7 @@ impl Tracker {
     pub fn snapshot(&mut self, sockets: &[SocketState]) {
         self.snapshots += 1;
         for state in sockets {
-            let base = SocketState { id: state.id, ..SocketState::default() };
-            let new = Tracked { is_new: true, base, last: base, seen: 0 };
-            let tracked = self.open.entry(state.id).or_insert(new);
+            let tracked = self.open.entry(state.id).or_insert(Tracked { is_new: true, ..Tracked::default() });
             tracked.seen = self.snapshots;
             tracked.update(state, &mut self.received, &mut self.sent);
             self.awaiting_sum += u64::from(state.is_awaiting && tracked.has_moved());
@@ -114,10 +112,8 @@ impl Tracker {
 
     /// Takes the last counters of a connection that has ended, and that no snapshot may have contained.
     pub fn end(&mut self, state: &SocketState) {
-        let base = SocketState { id: state.id, ..SocketState::default() };
-        let new = || Tracked { is_new: true, base, last: base, seen: 0 };
         let known = self.open.remove(&state.id).or_else(|| self.ended.remove(&state.id));
-        let mut tracked = known.unwrap_or_else(new);
+        let mut tracked = known.unwrap_or(Tracked { is_new: true, ..Tracked::default() });
         tracked.update(state, &mut self.received, &mut self.sent);
         self.ended.insert(state.id, tracked);
     }

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,8 +46,8 @@ pub trait Process<E> {
     /// Whether the process has ended.
     fn has_ended(&mut self) -> bool;
 
-    /// Whether the process was ended by a signal that [`Process::kill`] did not send.
-    fn was_killed(&mut self) -> bool;
+    /// Whether the process has ended with a status other than 0, or by a signal that [`Process::kill`] did not send.
+    fn has_failed(&mut self) -> bool;
 
     /// Ends the process, and returns an error with its exit status and standard error.
     fn end_error(&mut self) -> anyhow::Error;
@@ -178,8 +178,8 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
         self.handle.status().is_some()
     }
 
-    fn was_killed(&mut self) -> bool {
-        !self.has_kill_been_sent && self.handle.status().is_some_and(|status| status.signal().is_some())
+    fn has_failed(&mut self) -> bool {
+        !self.has_kill_been_sent && self.handle.status().is_some_and(|status| !status.success())
     }
 
     fn end_error(&mut self) -> anyhow::Error {
@@ -301,19 +301,20 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn child_killed_by_another_process_is_recognised() {
-        let mut child = shell("read line; kill -KILL $$");
-        child.end();
-        assert!(child.was_killed());
+    fn child_that_fails_or_is_killed_by_others_is_recognised() {
+        for (script, has_failed) in
+            [("read line; kill -KILL $$", true), ("read line; exit 3", true), ("read line", false)]
+        {
+            let mut child = shell(script);
+            child.end();
+            assert_eq!(child.has_failed(), has_failed, "{script}");
+        }
         let mut child = shell("read line; echo 1; exec sleep 1000");
         assert_eq!(child.next_event(soon()).unwrap(), Some(1));
-        assert!(!child.was_killed());
+        assert!(!child.has_failed());
         child.kill();
         child.end();
-        assert!(!child.was_killed(), "a kill by this process does not count");
-        let mut child = shell("read line; exit 3");
-        child.end();
-        assert!(!child.was_killed());
+        assert!(!child.has_failed(), "a kill by this process does not count");
     }
 
     #[test]
@@ -329,7 +330,7 @@ pub(crate) mod tests {
         let handle = other.join().unwrap();
         // The child has been waited for, so `kill` must send no signal: sending one to its process ID would be an error.
         handle.lock().kill().unwrap();
-        assert!(child.was_killed());
+        assert!(child.has_failed());
     }
 
     #[test]

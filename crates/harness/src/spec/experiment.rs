@@ -85,7 +85,8 @@ pub struct Phases {
     /// The warm-up: the rate stays at the first rate of the window.
     #[serde(alias = "hold")]
     pub warm_up: Time,
-    /// The window: results describe only the requests planned in it. With a profile or a trace, the window has its length instead.
+    /// The window: results describe only the requests planned in it. With a rate profile or a trace, the window has its length
+    /// instead.
     pub measure: Time,
     /// The number of sessions in the window, as httperf's --num-conns. The window ends after them, or after `measure` if that is
     /// earlier.

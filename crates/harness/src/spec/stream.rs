@@ -13,7 +13,7 @@ use super::units::{Size, Time};
 
 /// The default cool-down of `--service stream`. A socket buffers megabytes, so a slow server with a thousand streams needs
 /// this time. The cool-down ends early when all streams have ended.
-pub const DRAIN: Time = Time(30_000_000_000);
+pub const COOL_DOWN: Time = Time(30_000_000_000);
 
 /// The bursts of `stream`. By default, those of welsh2001.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -181,7 +181,7 @@ impl Experiment {
             workload.rate.is_some() && workload.trace.is_some() =>
                 "workload.rate: the trace has the times of the requests; remove it, or set `speed` of the trace";
             self.phases.sessions.is_some() && (workload.profile.is_some() || workload.trace.is_some()) =>
-                "phases.sessions: the window lasts as long as the profile or the trace; remove it";
+                "phases.sessions: the window lasts as long as the rate profile or the trace; remove it";
             self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>
                 "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
             self.client.request_timeout.is_none() && (self.client.retries.is_some() || self.client.retry_budget.is_some()) =>

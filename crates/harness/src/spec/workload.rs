@@ -36,10 +36,10 @@ pub struct Workload {
     /// The number of ports that the server listens on. Only for `udp`.
     #[serde(skip_serializing_if = "is_default")]
     pub ports: OneOrMany<NonZeroU32>,
-    /// The rate in requests per second: with a profile, the mean. A closed loop has none.
+    /// The rate in requests per second: with a rate profile, the mean. A closed loop has none.
     pub rate: Option<OneOrMany<Rate>>,
-    /// The rates over the window, such as "hold:2000:10s,ramp:2000..8000:5s". The window lasts as long as the profile. A rate
-    /// scales the profile.
+    /// The rate profile: the rates over the window, such as "hold:2000:10s,ramp:2000..8000:5s". The window lasts as long as the
+    /// profile. A rate scales the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// The recorded arrivals to replay. The window has the length of the replay.

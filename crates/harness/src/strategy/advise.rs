@@ -105,7 +105,7 @@ pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutc
     let race = Part::new(header, outcomes, 0);
     let state = State::of(&race, goal);
     if !state.is_ended {
-        return race.heats(state.repeats, &state.among, |trial, place| race.again(trial, place));
+        return race.heats(state.repeats, &state.among);
     }
     let Some(advice) = advice(header, outcomes) else { return Vec::new() };
     let Some(finalists) = advice.choice.as_ref().map(Choice::finalists) else { return Vec::new() };
@@ -115,10 +115,8 @@ pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutc
         open.extend(variation.next_repeat().map(|repeat| (repeat, at)));
     }
     open.sort_unstable();
-    let next = open
-        .into_iter()
-        .map(|(_, at)| variations::heats(&goal.variations[at], &advice.variations[at], header, outcomes, &finalists));
-    next.into_iter()
+    open.into_iter()
+        .map(|(_, at)| variations::heats(&goal.variations[at], &advice.variations[at], header, outcomes, &finalists))
         .find(|heats| !heats.is_empty() && elapsed_ns + planned_ns(heats) <= goal.time_max_ns)
         .unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use crate::model::blocks::{Figure, Percentile, blocks_of};
 use crate::model::{
     GateFigure, GateGoal, GateLimit, RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind, Workload,
 };
+use crate::plan::duration_ns;
 
 /// The highest number of repeats in the plan of a gate.
 pub const REPEATS_MAX: u32 = 400;
@@ -78,6 +79,8 @@ pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
     let time =
         |q: f64, percentile| load.filter(|load| !load.is_client_tail(q)).and_then(|_| of(Figure::Service(percentile)));
     let value = match figure {
+        // A build that fails when its clients leave is no better than one that answers no request.
+        GateFigure::Errors if verdict.is_unfinished() => Some(1.0),
         // Without a report of the client, all requests have failed.
         GateFigure::Errors => {
             Some(load.map_or(1.0, |load| load.errors.total() as f64 / load.planned.max(1) as f64).min(1.0))
@@ -110,6 +113,11 @@ fn is_ended(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> b
     let findings = judged(header, outcomes, goal, looks().take_while(|&look| look <= repeats));
     let is_unknown = |it: &GateFinding<'_>| it.limit.figure == GateFigure::Errors || it.pairs.is_empty();
     outcome(&findings) != GateOutcome::Undecided || repeats >= UNUSABLE_MAX && findings.iter().all(is_unknown)
+}
+
+/// Returns the estimated time of a repeat, in nanoseconds.
+pub fn repeat_ns(trials: &[Trial]) -> u64 {
+    trials.iter().filter(|trial| trial.repeat == 0 && trial.infeasible.is_empty()).map(duration_ns).sum()
 }
 
 /// Returns the number of complete repeats from the first on.

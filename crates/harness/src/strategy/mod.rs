@@ -45,8 +45,10 @@ impl TrialOutcome {
                 Strategy::Advise(_) => matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed),
                 _ => sweep::is_past(record),
             },
-            // A contestant without a report ended its heat, whose time no other record has.
-            contestants: slices.filter(|_| record.load.is_some()).map_or(1, |slices| slices.contestants),
+            // A contestant that did not finish ended its heat, whose time no other record has.
+            contestants: slices
+                .filter(|_| record.load.is_some() && !record.verdict.is_unfinished())
+                .map_or(1, |slices| slices.contestants),
             heat: blocks::heat(&record.trial),
             blocks,
             values,

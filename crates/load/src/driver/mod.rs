@@ -29,6 +29,10 @@ pub use placement::{cpu_of, cpus, resolve};
 
 /// The time between the end of all preparations and the ramp, in nanoseconds.
 pub const LEAD_NS: u64 = 5_000_000;
+/// The pause between two attempts to write to a full socket, in nanoseconds.
+pub const RETRY_NS: f64 = 50_000.0;
+/// `sleep-spin` wakes this long before a planned time: the delay of a timer on a busy machine.
+pub const SPIN_NS: i64 = 60_000;
 /// The interval between progress reports, and between comparisons of the client's clock with the wall clock, in nanoseconds.
 const PROGRESS_NS: u64 = 500_000_000;
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit};
-
 use wire::Address;
 
 use crate::config::LoadConfig;
@@ -21,7 +20,8 @@ use crate::report::Class;
 use crate::socket::Socket;
 use crate::socket::tls::Tls;
 
-const PROGRESS: Duration = Duration::from_millis(200);
+/// The interval between progress reports before the load.
+pub const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Opens and verifies all connections as non-blocking sockets. Calls `progress` with the number of verified connections.
 pub fn connect<P: ClientProtocol>(

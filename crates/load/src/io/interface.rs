@@ -1,10 +1,11 @@
 //! The network interface that sends the requests, its addresses, and its hardware timestamps.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
+use crate::io::connect::datagrams;
 use crate::report::Hardware;
 
 /// Returns the name of the interface on the route to `target`.
@@ -27,11 +28,8 @@ pub fn addresses_towards(target: SocketAddr) -> io::Result<Vec<IpAddr>> {
 
 /// Returns the source address that the system chooses for `target`.
 fn source(target: SocketAddr) -> io::Result<IpAddr> {
-    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // Connecting a datagram socket sends nothing; it only looks up the route.
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(target)?;
-    Ok(socket.local_addr()?.ip())
+    Ok(UdpSocket::from(datagrams(target)?).local_addr()?.ip())
 }
 
 /// Returns the source addresses of `own`'s interface, or of all interfaces if `target` is this host; `own` first. Omits

@@ -1,19 +1,19 @@
 //! Requests before the ramp, such as storing a key-value store's data set.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 
 use crate::config::LoadConfig;
 use crate::error::LoadError;
+use crate::io::connect::PROGRESS;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::report::Class;
 use crate::socket::Socket;
 
 /// The size that completes a batch of requests: small enough that any server accepts the batch before the client reads.
 const BATCH_BYTES: usize = 16 << 10;
-const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Sends the protocol's preparations on one connection, and verifies the responses. Calls `progress` with the number verified.
 pub fn prepare<P: ClientProtocol>(

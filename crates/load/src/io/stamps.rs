@@ -221,9 +221,9 @@ pub struct Stamped {
     pub received: bool,
 }
 
-/// Tests timestamps: sends packets over loopback until both timestamps arrive or `patience` ends. The first packets may have
+/// Tests timestamps: sends packets over loopback until both timestamps arrive or `timeout` has passed. The first packets may have
 /// none, because the kernel enables timestamps in the background.
-pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
+pub fn on_loopback(timeout: Duration) -> io::Result<Stamped> {
     const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -242,7 +242,7 @@ pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
                 *seen |= message.software_ns != 0;
             }
         }
-        if stamped.sent && stamped.received || started.elapsed() > patience {
+        if stamped.sent && stamped.received || started.elapsed() > timeout {
             return Ok(stamped);
         }
         thread::sleep(BETWEEN_PACKETS);

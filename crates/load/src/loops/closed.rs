@@ -46,7 +46,7 @@ pub fn run<P: ClientProtocol>(
 
     let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + TIMER_BYTES;
     let facts = trial.facts(connect_ns, usage);
-    let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes as f64);
+    let result = facts.account(&recordings, driver::cpus(config), memory_bytes as f64);
     Ok(Outcome::new(result, links))
 }
 

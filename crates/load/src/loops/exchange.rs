@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Think};
-use crate::driver;
+use crate::driver::{self, RETRY_NS};
 use crate::error::LoadError;
 use crate::io::poller::{Events, Poller};
 use crate::protocol::{ClientProtocol, Reply};
@@ -28,8 +28,6 @@ const READ_BYTES: usize = 64 << 10;
 const SLEEP: Duration = Duration::from_millis(5);
 /// The longest precise sleep, in nanoseconds.
 const PRECISE_SLEEP_NS_MAX: i64 = 900_000_000;
-/// The pause between two attempts to write to a full socket, in nanoseconds.
-const RETRY_NS: f64 = 50_000.0;
 /// The interval between searches for connections and requests that exceed the timeout, in nanoseconds.
 const CHECK_NS: f64 = 100_000_000.0;
 

@@ -64,7 +64,7 @@ pub fn run(
     let (moved, recordings): (Vec<Moved>, Vec<Recording>) = results.into_iter().unzip();
     let facts = trial.facts(connect_ns, usage);
     let memory_bytes = size_of::<Connection>() as f64;
-    let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes);
+    let result = facts.account(&recordings, driver::cpus(config), memory_bytes);
     Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))
 }
 
@@ -271,7 +271,7 @@ impl<'a> Worker<'a> {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(error) => return self.end(at, Class::of(&error.into())),
+                Err(error) => return self.end(at, error.into()),
             }
         }
         self.watch_writable(at, true);
@@ -287,7 +287,7 @@ impl<'a> Worker<'a> {
         let io = self.links[at].io.as_fd();
         let done = if room { self.poller.watch_writable(io, at) } else { self.poller.watch_readable(io, at) };
         if let Err(error) = done {
-            self.end(at, Class::of(&error.into()));
+            self.end(at, error.into());
         }
     }
 
@@ -312,7 +312,7 @@ impl<'a> Worker<'a> {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                Err(error) => return self.end(at, Class::of(&error.into())),
+                Err(error) => return self.end(at, error.into()),
             }
         }
     }
@@ -368,7 +368,7 @@ impl<'a> Worker<'a> {
         self.connections[at].state = State::Ending;
         self.watch_writable(at, false);
         if let Err(error) = rustix::net::shutdown(&self.links[at].io, Shutdown::Write) {
-            self.end(at, Class::of(&error.into()));
+            self.end(at, error.into());
         }
     }
 

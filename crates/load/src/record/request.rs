@@ -1,5 +1,5 @@
 //! The state that both roles share without a lock, in memory reserved before the ramp. The send role adds a record to its
-//! connection's chain before it writes the request, so the receive role finds the record there when the response arrives.
+//! connection's chain before it writes the request. So the receive role finds the record there when the response arrives.
 
 use rustix::io::Errno;
 
@@ -154,7 +154,7 @@ impl Link {
             Errno::CONNRESET | Errno::PIPE => {
                 let _ = self.failure.compare_exchange(0, BROKEN, Relaxed, Relaxed);
             }
-            error => self.fail(Class::of(&error.into())),
+            error => self.fail(error.into()),
         }
     }
 

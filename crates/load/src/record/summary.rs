@@ -100,13 +100,9 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
     samples
 }
 
-/// Returns samples of the threads' transactions, by due time. `firsts` gives the number of each thread's first connection.
-pub fn transaction_samples<'a>(
-    clock: &Clock,
-    window: &Range<u64>,
-    threads: impl Iterator<Item = &'a [Transaction]>,
-    firsts: impl Iterator<Item = u32>,
-) -> Vec<Sample> {
+/// Returns samples of the clients' transactions, by due time.
+pub fn transaction_samples<'a>(trial: &Trial<'_>, clients: impl Iterator<Item = &'a [Transaction]>) -> Vec<Sample> {
+    let (clock, window) = (trial.clock, &trial.times.window);
     let sample = |first: u32, transaction: &Transaction| Sample {
         planned_ns: clock.between_ns(window.start, transaction.due),
         sent_ns: after_start(clock, window, transaction.sent),
@@ -114,8 +110,8 @@ pub fn transaction_samples<'a>(
         connection: first + transaction.connection,
         ..Sample::UNKNOWN
     };
-    let of_thread = |(transactions, first): (&'a [Transaction], u32)| transactions.iter().map(move |it| (first, it));
-    let all = threads.zip(firsts).flat_map(of_thread);
+    let of_client = |(transactions, first): (&'a [Transaction], u32)| transactions.iter().map(move |it| (first, it));
+    let all = clients.zip(trial.config.first_connections()).flat_map(of_client);
     let mut samples: Vec<Sample> = all.map(|(first, transaction)| sample(first, transaction)).collect();
     samples.sort_by_key(|sample| sample.planned_ns);
     samples
@@ -268,16 +264,15 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the report and the samples of `recordings`. `firsts` gives the number of each thread's first connection.
+    /// Returns the report and the samples of the clients' `recordings`. `cpus` is the number of CPUs that the clients may use.
     pub fn account(
         &self,
         recordings: &[Recording],
-        firsts: impl Iterator<Item = u32>,
         cpus: usize,
         memory_bytes_per_connection: f64,
     ) -> (LoadReport, Vec<Sample>) {
         let transactions = recordings.iter().map(|it| it.transactions.as_slice());
-        let samples = transaction_samples(self.trial.clock, &self.trial.times.window, transactions, firsts);
+        let samples = transaction_samples(self.trial, transactions);
         let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
         let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
@@ -323,9 +318,7 @@ impl Facts<'_> {
         report.completed += sum(&|it| it.beyond[1].count());
         (report, samples)
     }
-}
 
-impl Facts<'_> {
     fn http(&self, recordings: &[Recording]) -> HttpReport {
         let transactions = recordings.iter().flat_map(|it| &it.transactions);
         let times = transactions.filter_map(|it| first_byte_ns(self.trial.clock, it));
@@ -391,7 +384,7 @@ mod tests {
         let transactions = vec![Transaction { sent: 10, complete: 110, ..Transaction::default() }];
         let empty = Recording { transactions: Vec::new(), counts: Counts::default() };
         let recordings = [Recording { transactions, counts }, empty];
-        let (report, _) = facts.account(&recordings, [0, 1].into_iter(), 1, 1.0);
+        let (report, _) = facts.account(&recordings, 1, 1.0);
         assert_eq!((report.planned, report.sent, report.completed), (3, 3, 2));
         assert_eq!(
             (report.send_delay.distribution.count, report.service.distribution.max_ns / 100),

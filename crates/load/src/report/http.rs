@@ -1,7 +1,6 @@
 //! Figures of HTTP responses.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -30,12 +29,8 @@ fn by_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16,
 impl HttpReport {
     /// Formats the counts, as in `200: 1000, 404: 3`.
     pub fn breakdown(statuses: &BTreeMap<u16, u64>) -> String {
-        let mut text = String::new();
-        for (status, count) in statuses {
-            let separator = if text.is_empty() { "" } else { ", " };
-            let _ = write!(text, "{separator}{status}: {count}");
-        }
-        text
+        let each: Vec<String> = statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        each.join(", ")
     }
 
     /// Adds up counts. Saturates, because another process may report any number.

@@ -111,6 +111,6 @@ fn check_untouched(socket: &impl AsFd) -> Result<(), Class> {
         Err(Errno::AGAIN | Errno::INTR) => Ok(()),
         Ok((0, _)) => Err(Class::Reset),
         Ok(_) => Err(Class::Wrong),
-        Err(error) => Err(Class::of(&error.into())),
+        Err(error) => Err(error.into()),
     }
 }

@@ -61,21 +61,18 @@ pub struct RelayCounts {
     pub late_p99_ns: u64,
 }
 
-/// Forwards packets between devices until `input` ends, and answers each line of `input`. `destination` returns the index of the
-/// device of a packet's destination.
+/// Forwards packets between devices until `input` ends, and answers each line of `input`. The device of host N has the index N.
 ///
 /// # Errors
 /// When a device cannot be read.
 pub fn forward(
     devices: &[OwnedFd],
     conditions: Conditions,
-    destination: &dyn Fn(&[u8]) -> Option<usize>,
     input: BorrowedFd<'_>,
     answer: &mut dyn FnMut(RelayCounts),
 ) -> io::Result<()> {
     let mut relay = Relay {
         conditioner: Conditioner::new(conditions),
-        destination,
         held: BinaryHeap::new(),
         held_count: 0,
         buffers: Vec::new(),
@@ -121,9 +118,8 @@ struct HeldPacket {
     bytes: Vec<u8>,
 }
 
-struct Relay<'a> {
+struct Relay {
     conditioner: Conditioner,
-    destination: &'a dyn Fn(&[u8]) -> Option<usize>,
     held: BinaryHeap<Reverse<HeldPacket>>,
     held_count: u64,
     /// Unused buffers.
@@ -132,7 +128,7 @@ struct Relay<'a> {
     late: Histogram,
 }
 
-impl Relay<'_> {
+impl Relay {
     /// Forwards all packets that are due. Returns the due time of the next packet.
     fn write_due(&mut self, devices: &[OwnedFd], now_ns: u64) -> Option<u64> {
         while self.held.peek().is_some_and(|Reverse(first)| first.due_ns <= now_ns) {
@@ -164,7 +160,7 @@ impl Relay<'_> {
             };
             let (now_ns, packet) = (monotonic_ns(), &bytes[..length]);
             // Multicast packets of the kernel have no destination host.
-            if let Some(to) = (self.destination)(packet).filter(|to| *to < devices.len()) {
+            if let Some(to) = destination(packet).filter(|to| *to < devices.len()) {
                 self.counts.packets += 1;
                 match self.conditioner.due_ns(now_ns, packet) {
                     None => self.counts.lost += 1,
@@ -190,6 +186,18 @@ impl Relay<'_> {
         let late = std::mem::take(&mut self.late).distribution();
         let counts = std::mem::take(&mut self.counts);
         RelayCounts { late_p50_ns: late.p50_ns, late_p99_ns: late.p99_ns, ..counts }
+    }
+}
+
+/// Returns the number of the host that a packet is for: `n` of the addresses 198.18.n.x and 2001:2:0:n::x, which are reserved for
+/// benchmarks (RFC 2544, RFC 5180).
+pub fn destination(packet: &[u8]) -> Option<usize> {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= 20 && packet[16..18] == [198, 18] => Some(packet[18].into()),
+        6 if packet.len() >= 40 && packet[24..30] == [0x20, 0x01, 0, 2, 0, 0] => {
+            Some(u16::from_be_bytes([packet[30], packet[31]]).into())
+        }
+        _ => None,
     }
 }
 
@@ -268,6 +276,21 @@ mod tests {
 
     fn conditioner(delay_ns: u64, jitter_ns: u64, loss: f64) -> Conditioner {
         Conditioner::new(Conditions { delay_ns, jitter_ns, loss, seed: 1 })
+    }
+
+    #[test]
+    fn destination_is_the_number_of_the_host() {
+        assert_eq!(destination(&packet(7, 1)), Some(0));
+        let mut back = packet(7, 1);
+        back[16..20].copy_from_slice(&[198, 18, 7, 200]);
+        assert_eq!(destination(&back), Some(7));
+        let mut v6 = vec![0; 40];
+        v6[0] = 0x60;
+        v6[24..40].copy_from_slice(&"2001:2:0:9::3".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        assert_eq!(destination(&v6), Some(9));
+        v6[24] = 0xff;
+        assert_eq!(destination(&v6), None, "neighbour discovery has no destination host");
+        assert_eq!((destination(&[]), destination(&[0x45; 19])), (None, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `muxbench advise`: the best architecture for an objective under given traffic.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -85,23 +86,16 @@ impl Args {
         let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?.len();
         if loads > 1 {
             bail!(
-                "a race has one workload, and this experiment has {loads}; give one value of --connections, --rate, --active, \
-                 --idle and --schedule, or try `muxbench compare`"
-            );
-        }
-        if let Some(accepts) = experiment.server.accept.as_ref().filter(|accepts| accepts.0.len() > 1) {
-            bail!(
-                "a race has one accept strategy, and this experiment has {}; give one value of --accept, or try `muxbench compare`",
-                accepts.0.len()
+                "a race has one workload, and this experiment has {loads}; give one value of --connections, --ports, --rate, \
+                 --active, --idle and --schedule, or try `muxbench compare`"
             );
         }
         Ok(experiment)
     }
 
-    /// Adds the changed traffic to the plan, and makes the goal of the race.
-    fn goal(&self, plan: Plan, host: &Host) -> anyhow::Result<(Plan, Strategy)> {
-        let experiment = self.experiment()?;
-        let (plan, contestants, variations) = variations::planned(plan, &experiment, host);
+    /// Adds the changed traffic to the plan of an experiment, and makes the goal of the race.
+    fn goal(&self, plan: Plan, experiment: &Experiment, host: &Host) -> anyhow::Result<(Plan, Strategy)> {
+        let (plan, contestants, variations) = variations::planned(plan, experiment, host);
         let race = &plan.trials[..contestants as usize];
         let can_run: Vec<_> = race.iter().filter(|trial| trial.infeasible.is_empty()).collect();
         let [first, _, ..] = can_run[..] else {
@@ -124,7 +118,7 @@ impl Args {
             contestants,
             variations,
             time_max_ns: budget.0,
-            experiment: checked(&experiment)?.1,
+            experiment: checked(experiment)?.1,
         };
         Ok((plan, Strategy::Advise(goal)))
     }
@@ -152,8 +146,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Strategy::Advise(_) => Ok(()),
         _ => bail!("--resume: the run is no race; name one, as in `muxbench advise --resume FOLDER`"),
     };
-    let strategy = |plan, host: &Host| args.goal(plan, host);
-    let (folder, run, ended) = execution::measure(&args.execution, || args.experiment(), strategy, change)?;
+    // Standard input can be read only once.
+    let planned = Cell::new(None);
+    let experiment = || {
+        let experiment = args.experiment()?;
+        planned.set(Some(experiment.clone()));
+        Ok(experiment)
+    };
+    let strategy = |plan, host: &Host| {
+        let experiment = planned.take().expect("the experiment comes before its plan");
+        args.goal(plan, &experiment, host)
+    };
+    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
     let report = AdviceReport::of(&run).context("the run is no race")?;
     args.execution.format.print(&report, text::advice::render)?;
     let confirmation = write_confirmation(&folder, &run)?;

@@ -8,19 +8,20 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::host::Host;
-use harness::model::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, VerdictKind};
+use harness::model::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
 use harness::plan::Plan;
 use harness::spec::units::{Rate, Share, Time, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
-use harness::strategy::gate::{GateOutcome, REPEATS_MAX};
+use harness::strategy::gate::{GateOutcome, REPEATS_MAX, repeat_ns};
 use report::model::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
+use stats::excess::REPEATS_MIN;
 
 use crate::exit::{NO_VALID_TRIAL, SLOWER, UNDECIDED};
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::servers::Builds;
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::{SetupArgs, check_options, checked};
 use crate::{execution, files, output};
 
 /// The default of `--budget`, in nanoseconds.
@@ -63,7 +64,7 @@ pub struct Args {
     limit: Vec<Tolerance>,
     /// Longest time of the run [default: 90s]
     ///
-    /// The first repeat always runs
+    /// A decision needs three repeats, and the first one always runs
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Write the result as JUnit XML, for CI systems
@@ -99,23 +100,10 @@ impl Args {
         if !self.rate.is_empty() {
             experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
         }
-        check_options(&experiment)?;
+        check_options(&experiment, "a gate compares two servers")?;
         experiment.repeats = repeats(&experiment, self.time_max_ns());
         Ok(checked(&experiment)?.0)
     }
-}
-
-/// Rejects several values of an option of built-in servers. Each value makes another server, but a gate compares two.
-fn check_options(experiment: &Experiment) -> anyhow::Result<()> {
-    let server = &experiment.server;
-    let has_built_in = experiment.architectures.0.iter().any(|it| it.ours().is_some());
-    let accepts = server.accept.as_ref().map_or(1, |accepts| accepts.0.len());
-    for (flag, count) in [("--accept", accepts), ("--busy-poll", server.busy_polls().len())] {
-        if has_built_in && count > 1 {
-            bail!("{flag}: a gate compares two servers, and this experiment has {count} values; give one");
-        }
-    }
-    Ok(())
 }
 
 /// The tolerance of a figure; `None` leaves the figure out.
@@ -193,6 +181,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(trial) = plan.trials.iter().find(|trial| !trial.infeasible.is_empty()) {
             bail!("{} cannot run on this host:\n{}", trial.label(), trial.infeasible.join("\n"));
         }
+        check_budget(&plan.trials, Time(time_max_ns))?;
         Ok((plan, Strategy::Gate(GateGoal { old: builds()?.old.clone(), limits: limits.clone(), time_max_ns })))
     };
     let change = |header: &mut RunHeader| match header.strategy {
@@ -236,7 +225,7 @@ fn places(folder: &Path, outcome: GateOutcome, is_explained: bool, has_history: 
             format!("Next: see why the new build is slower\n  muxbench report {folder} --explain\n")
         }
         GateOutcome::NotSlower if !has_history => {
-            "Next: run this gate in CI (docs/gate.md), and find slow drift\n  muxbench gate OLD NEW --history gate.jsonl --label \
+            "Next: run this gate in CI, and find slow drift\n  muxbench gate OLD NEW --history gate.jsonl --label \
              COMMIT\n"
                 .into()
         }
@@ -246,11 +235,29 @@ fn places(folder: &Path, outcome: GateOutcome, is_explained: bool, has_history: 
     format!("{next}Results: {folder} (with all figures: muxbench report {folder})\n")
 }
 
-/// Returns the number of repeats that fit into the budget.
+/// Rejects a budget with too little time for a decision.
+fn check_budget(trials: &[Trial], budget: Time) -> anyhow::Result<()> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (repeat_ns, needed) = (repeat_ns(trials).max(1), u64::from(REPEATS_MIN));
+    let fits = budget.0 / repeat_ns;
+    if fits < needed {
+        // Repeats may take longer than estimated.
+        let enough = Time((repeat_ns.saturating_mul(5 * needed) / 4).div_ceil(SECOND_NS) * SECOND_NS);
+        bail!(
+            "--budget {budget}: has time for {} of about {}, and a decision needs {needed}; try --budget {enough}, or a shorter \
+             --measure",
+            format::counted(fits as usize, "repeat", "repeats"),
+            format::time(repeat_ns as f64)
+        );
+    }
+    Ok(())
+}
+
+/// Returns the number of repeats that fit into the budget, and at least those that a decision needs.
 fn repeats(experiment: &Experiment, time_max_ns: u64) -> NonZeroU32 {
     let phases = &experiment.phases;
     let repeat_ns = 2 * (phases.ramp.0 + phases.warm_up.0 + phases.measure.0);
-    let count = (time_max_ns / repeat_ns.max(1) + 1).clamp(1, u64::from(REPEATS_MAX));
+    let count = (time_max_ns / repeat_ns.max(1) + 1).clamp(REPEATS_MIN.into(), REPEATS_MAX.into());
     NonZeroU32::new(count as u32).expect("at least 1")
 }
 
@@ -319,6 +326,20 @@ mod tests {
         let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
         assert_eq!(numbers(&changed), (vec![9], vec![Rate(5.0)]));
         assert_eq!((changed.workload.service, changed.workload.response), (Service::Http, None));
+    }
+
+    #[test]
+    fn budget_without_time_for_a_decision_names_one_that_suffices() {
+        let trials = testkit::gate_run(0).header.trials;
+        let repeat_ns = repeat_ns(&trials);
+        for (repeats, words) in [(0, "for 0 repeats of"), (1, "for 1 repeat of"), (2, "for 2 repeats of")] {
+            let error = check_budget(&trials, Time((repeats + 1) * repeat_ns - 1)).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("and a decision needs 3; "), "{error}");
+            let Some((_, remedy)) = error.split_once("try --budget ") else { panic!("{error}") };
+            let enough: Time = remedy.split(',').next().unwrap().parse().unwrap();
+            assert!(enough.0 > 3 * repeat_ns, "{error}");
+            check_budget(&trials, enough).unwrap();
+        }
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,13 +11,12 @@ use ::load::tools::idle::{self, Event, IdleReport};
 use anyhow::{Context, bail};
 use harness::spec::Service;
 use harness::spec::units::{Time, count};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::plan_here;
 use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
 use crate::options::traffic::TrafficArgs;
-use crate::{control, exit, output};
+use crate::{control, exit, output, signals};
 
 /// Hold idle connections, and verify that they stay alive
 ///
@@ -77,12 +75,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("{}", trial.infeasible.join("\n"));
     }
     let config = LoadConfig { requests_per_connection: None, ..trial.load };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the process.
-        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
-    }
+    let stop = signals::flag_at_signals()?;
     let show = &mut |event| match event {
         Event::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),
         Event::Held { connections, elapsed_ns } => {

@@ -259,10 +259,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         }
     });
     if let Some(churn) = &report.churn {
-        let requests = match churn.requests_per_connection {
-            1 => "1 request".to_owned(),
-            count => format!("{count} requests"),
-        };
+        let requests = format::counted(churn.requests_per_connection as usize, "request", "requests");
         let waited = match churn.waited {
             0 => String::new(),
             count => format!("; {count} sessions waited for another session to end"),

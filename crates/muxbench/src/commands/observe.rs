@@ -1,11 +1,9 @@
-//! `muxbench observe`: the traffic of a running server, as a profile for other commands.
+//! `muxbench observe`: the traffic of a running server, as a traffic profile for other commands.
 
 use std::io::{IsTerminal, stderr};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -16,10 +14,9 @@ use harness::spec::units::Time;
 use report::format;
 use schemars::JsonSchema;
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::options::format::FormatArgs;
-use crate::{exit, files, output};
+use crate::{files, output, signals};
 
 /// The default and the bounds of `--duration`.
 const DURATION: Time = Time(10_000_000_000);
@@ -28,13 +25,13 @@ const DURATION_MAX: Time = Time(600_000_000_000);
 /// The round-trip time from which a lab shows an effect.
 const ROUND_TRIP_MIN_NS: u64 = 1_000_000;
 
-/// Observe a running server's traffic, and write it as a profile
+/// Observe a running server, and write its traffic profile
 ///
 /// Reads the kernel's counters of the server's TCP connections (sock_diag) several times a second. The server gets no request
 /// and needs no change. With --pcap reads a capture, which has the exact size and time of each message.
 ///
-/// Prints connections, their active share, sizes, rates and times. The profile is an experiment file for `advise`, `gate`,
-/// `compare`, `sweep`, `capacity` and `run`.
+/// Prints connections, their active share, sizes, rates and times. The traffic profile is an experiment file for `advise`,
+/// `gate`, `compare`, `sweep`, `capacity` and `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench observe --port 8080 --output profile.toml
@@ -56,7 +53,7 @@ pub struct Args {
     /// Duration, from 1s to 10min; Ctrl-C ends it earlier [default: 10s]
     #[arg(long, short = 'z', value_name = "TIME")]
     duration: Option<Time>,
-    /// Write the profile to this file
+    /// Write the traffic profile to this file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -94,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.output {
         let experiment = experiment.map_err(anyhow::Error::msg)?;
         files::write(file, observation.text_of(&experiment).map_err(anyhow::Error::msg)?.as_bytes())?;
-        output::note(format_args!("profile in {}", file.display()));
+        output::note(format_args!("traffic profile in {}", file.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -104,12 +101,7 @@ fn observe_live(args: &Args, port: NonZeroU16) -> anyhow::Result<(NonZeroU16, ob
     if !(DURATION_MIN..=DURATION_MAX).contains(&duration) {
         bail!("--duration {duration}: expected a time from {DURATION_MIN} to {DURATION_MAX}");
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the process.
-        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
-    }
+    let stop = signals::flag_at_signals()?;
     if stderr().is_terminal() {
         output::tell(format_args!("observing port {port} for {duration}; Ctrl-C ends this earlier"));
     }
@@ -118,28 +110,23 @@ fn observe_live(args: &Args, port: NonZeroU16) -> anyhow::Result<(NonZeroU16, ob
 
 /// Returns the next commands for the reader.
 fn next(args: &Args, observation: &Observation) -> Vec<String> {
-    let command = |words: &[&str]| format::command(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let file = args.output.as_ref().map(|file| file.display().to_string());
+    let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
+    let (file, pcap, port) = (shown(&args.output), shown(&args.pcap), observation.port.to_string());
     let mut next = Vec::new();
     if file.is_none() {
-        let mut words = vec!["muxbench".to_owned(), "observe".to_owned()];
-        words.extend(args.pcap.iter().flat_map(|file| ["--pcap".to_owned(), file.display().to_string()]));
-        words.extend([
-            "--port".to_owned(),
-            observation.port.to_string(),
-            "--output".to_owned(),
-            "profile.toml".to_owned(),
-        ]);
+        let mut words = vec!["muxbench", "observe"];
+        words.extend(pcap.iter().flat_map(|file| ["--pcap", file]));
+        words.extend(["--port", &port, "--output", "profile.toml"]);
         next.push(format::command(&words));
     }
     let file = file.as_deref().unwrap_or("profile.toml");
-    next.push(command(&["muxbench", "advise", file]));
-    next.push(command(&["muxbench", "compare", file]));
-    next.push(command(&["muxbench", "capacity", file, "--p99", "10ms"]));
+    next.push(format::command(&["muxbench", "advise", file]));
+    next.push(format::command(&["muxbench", "compare", file]));
+    next.push(format::command(&["muxbench", "capacity", file, "--p99", "10ms"]));
     if let Some(round_trip_ns) = observation.round_trip_ns.filter(|ns| *ns >= ROUND_TRIP_MIN_NS) {
         let delay = Time(round_trip_ns / 2 / 10_000 * 10_000).to_string();
         let words = ["muxbench", "compare", file, "--network", "lab", "--delay", &delay];
-        next.push(format!("{}  # with the round-trip time", command(&words)));
+        next.push(format!("{}  # with the round-trip time", format::command(&words)));
     }
     next
 }

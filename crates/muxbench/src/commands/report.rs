@@ -256,12 +256,8 @@ fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
 
 /// Returns a relative link from a page to the page of a run, or to its folder if it has no page.
 fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
-    let folder = match page.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
     let place = |path: &Path| path.canonicalize().with_context(|| format!("cannot find {}", path.display()));
-    let (from, to) = (place(folder)?, place(run)?);
+    let (from, to) = (place(harness::files::parent(page))?, place(run)?);
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| "..".to_owned());
     let down = to.components().skip(common).map(|part| escaped(&part.as_os_str().to_string_lossy()));

@@ -359,6 +359,7 @@ fn for_runner(sender: Sender<Message>, messages: &Receiver<Message>) -> anyhow::
         }
     }
 }
+
 /// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
 fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> anyhow::Result<()> {

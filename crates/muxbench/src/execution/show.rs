@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::model::{Run, Strategy, TrialOutcome, VerdictKind};
+use harness::model::{Run, Strategy, VerdictKind};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use harness::strategy::{self, search};
 
@@ -67,7 +67,7 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
 /// saturation. A strict search needs a precise capacity of each server: the client must not be the limit. A strict overload needs
 /// the recovery of each server, without doubts.
 fn is_believable(run: &Run, strict: bool) -> bool {
-    let outcomes: Vec<_> = run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
+    let outcomes = strategy::outcomes(run);
     let count = |kind| run.records.iter().filter(|record| record.verdict.kind == kind).count();
     let (valid, planned) = (count(VerdictKind::Valid), run.header.trials.len());
     match &run.header.strategy {

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow, bail};
 use harness::files;
@@ -49,8 +48,13 @@ impl BaseArgs {
     }
 
     pub fn read(&self) -> anyhow::Result<Experiment> {
+        self.read_or("write --target mine=")
+    }
+
+    /// Reads the experiment. Fails with `remedy`, which ends before the URL, if FILE is a URL.
+    pub fn read_or(&self, remedy: &str) -> anyhow::Result<Experiment> {
         let file = self.file.as_deref().unwrap_or("compare");
-        reject_url(file, "write --target mine=")?;
+        reject_url(file, remedy)?;
         let experiment = read(file)?;
         // The changes of `--quick` may not fit the changes of other flags.
         Ok(Experiment { quick: None, ..experiment })
@@ -91,24 +95,11 @@ fn reject_url(file: &str, remedy: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a preset, a file, or standard input (`-`). Some commands need the experiment twice, but a pipe can be read only once, so its
-/// experiment is kept.
+/// Reads a preset, a file, or standard input (`-`). A pipe can be read only once.
 fn read(file: &str) -> anyhow::Result<Experiment> {
-    static PIPED: OnceLock<Experiment> = OnceLock::new();
     if let Some(preset) = presets::find(file) {
         return Ok(preset.experiment());
     }
-    if file != "-" && !is_pipe(Path::new(file)) {
-        return parse(file);
-    }
-    if let Some(experiment) = PIPED.get() {
-        return Ok(experiment.clone());
-    }
-    let experiment = parse(file)?;
-    Ok(PIPED.get_or_init(|| experiment).clone())
-}
-
-fn parse(file: &str) -> anyhow::Result<Experiment> {
     if file == "-" {
         let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
         return Ok(Experiment::parse(&text, "standard input")?);
@@ -139,8 +130,6 @@ fn is_pipe(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
@@ -150,27 +139,22 @@ mod tests {
         let file = Some("http://h/".to_owned());
         let error = BaseArgs { file: file.clone() }.read().unwrap_err().to_string();
         assert!(error.ends_with("is a URL; write --target mine=http://h/"), "{error}");
+        let error = BaseArgs { file: file.clone() }.read_or("as in muxbench gate OLD ").unwrap_err().to_string();
+        assert!(error.ends_with("is a URL; as in muxbench gate OLD http://h/"), "{error}");
         let args = ExperimentArgs { file, quick: false, interleave: None, count_syscalls: false };
         let error = args.read().unwrap_err().to_string();
         assert!(error.ends_with("is a URL; try muxbench load http://h/"), "{error}");
     }
 
     #[test]
-    fn pipe_is_read_once() {
+    fn named_pipe_is_an_experiment() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let base = BaseArgs { file: Some(path.display().to_string()) };
-        // The second text answers a second read, which would be a defect.
-        std::thread::spawn(move || {
-            for name in ["first", "second"] {
-                let text = format!("name = \"{name}\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n");
-                let _ = fs::write(&path, text);
-                // The next text must not follow the first one in the same read.
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let names = [base.read().unwrap().name, base.read().unwrap().name];
-        assert_eq!(names, ["first", "first"]);
+        let text = "name = \"piped\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n";
+        let writer = std::thread::spawn(move || fs::write(path, text));
+        assert_eq!(base.read().unwrap().name, "piped");
+        writer.join().unwrap().unwrap();
     }
 }

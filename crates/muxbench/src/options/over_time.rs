@@ -13,11 +13,11 @@ use super::named;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub struct OverTimeArgs {
-    /// Rates over the window, as in ramp:1k..9k:30s
+    /// Rate profile over the window, as in ramp:1k..9k:30s
     ///
     /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
     /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
-    /// window lasts as long as the profile. With --rate, the profile is scaled to that mean rate
+    /// window lasts as long as the rate profile. With --rate, the profile is scaled to that mean rate
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["measure", "trace"])]
     profile: Option<Profile>,
     /// Replay recorded arrivals from a CSV or Parquet file
@@ -43,7 +43,7 @@ pub struct OverTimeArgs {
 }
 
 impl OverTimeArgs {
-    /// Sets the profile or the trace, and drops the preset's rate. Returns whether there is one.
+    /// Sets the rate profile or the trace, and drops the preset's rate. Returns whether there is one.
     pub fn apply(&self, workload: &mut Workload) -> bool {
         let is_given = self.profile.is_some() || self.trace.is_some();
         if is_given {

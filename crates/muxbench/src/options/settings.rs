@@ -1,5 +1,6 @@
 //! Flags that overwrite single settings of an experiment.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 
 use harness::spec::busy_poll::BusyPolling;
@@ -11,6 +12,7 @@ use harness::spec::stream::Stream;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time, count};
 use harness::spec::{Client, Kv, OneOrMany, Phases, Placement, Server};
 use load::config::{ClockChoice, Pacing, Popularity, Roles, Timestamps};
+use serde::de::DeserializeOwned;
 use server::Accept;
 use wire::stream::Direction;
 
@@ -37,22 +39,12 @@ macro_rules! flags {
     };
 }
 
-/// Parses accept strategies separated by commas.
-fn accepts(text: &str) -> Result<OneOrMany<Accept>, String> {
-    let accepts: Vec<Accept> = text.split(',').map(named).collect::<Result<_, _>>()?;
-    match (1..accepts.len()).find(|&at| accepts[..at].contains(&accepts[at])) {
-        Some(at) => Err(format!("{} appears twice; remove one", accepts[at])),
-        None => Ok(OneOrMany(accepts)),
-    }
-}
-
-/// Parses values of busy polling separated by commas.
-fn busy_polls(text: &str) -> Result<OneOrMany<BusyPolling>, String> {
-    let polls = text.split(',').map(|it| it.parse::<BusyPolling>().map_err(|error| error.to_string()));
-    let polls: Vec<BusyPolling> = polls.collect::<Result<_, _>>()?;
-    match (1..polls.len()).find(|&at| polls[..at].contains(&polls[at])) {
-        Some(at) => Err(format!("{} appears twice; remove one", polls[at])),
-        None => Ok(OneOrMany(polls)),
+/// Parses different values separated by commas.
+fn list<T: DeserializeOwned + Display + PartialEq>(text: &str) -> Result<OneOrMany<T>, String> {
+    let values: Vec<T> = text.split(',').map(named).collect::<Result<_, _>>()?;
+    match (1..values.len()).find(|&at| values[..at].contains(&values[at])) {
+        Some(at) => Err(format!("{} appears twice; remove one", values[at])),
+        None => Ok(OneOrMany(values)),
     }
 }
 
@@ -62,7 +54,7 @@ flags! {
     ///
     /// Any of single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least and hermes. An experiment takes
     /// several, such as exclusive,hermes, and runs each architecture with each of them
-    accept: OneOrMany<Accept> = "ACCEPT" [value_parser = accepts];
+    accept: OneOrMany<Accept> = "ACCEPT" [value_parser = list::<Accept>];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     read_budget: Budget = "SIZE";
     /// SEDA's thread-pool controller for payload threads: on, or max=20,queue=100,interval=2s,idle=5s
@@ -78,7 +70,7 @@ flags! {
     ///
     /// A waiting thread polls for this time before it sleeps. An experiment takes several values, such as off,50us, and runs each
     /// architecture with each of them. Loopback cannot be polled: use --network lab
-    busy_poll: OneOrMany<BusyPolling> = "TIME" [value_parser = busy_polls];
+    busy_poll: OneOrMany<BusyPolling> = "TIME" [value_parser = list::<BusyPolling>];
     /// Most messages of `udp` that the server receives or sends with a system call, 1 to 1024 [default: 1]
     datagram_batch: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Let the kernel coalesce received datagrams and segment sent ones (UDP_GRO, UDP_SEGMENT)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::bail;
+use clap::Args;
 use harness::plan::grid::{self, GridValues};
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
@@ -147,7 +148,6 @@ impl SetupArgs {
         base: &BaseArgs,
         window: impl Fn(&Experiment) -> Time,
     ) -> anyhow::Result<Experiment> {
-        self.check_race()?;
         let mut experiment = self.experiment(base)?;
         experiment.name = "advise".into();
         if !self.servers.has_architectures() {
@@ -155,16 +155,17 @@ impl SetupArgs {
             let all = Architecture::all().into_iter().map(Candidate::from);
             experiment.architectures = OneOrMany(external.chain(all).collect());
         }
+        self.check_race(&experiment)?;
         let measure = window(&experiment);
         self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
         Ok(experiment)
     }
 
-    fn check_race(&self) -> anyhow::Result<()> {
+    fn check_race(&self, experiment: &Experiment) -> anyhow::Result<()> {
         if self.placebo {
             bail!("--placebo: a race tells noise from differences without it; omit it");
         }
-        Ok(())
+        check_options(experiment, "a race has one server of each architecture")
     }
 
     /// Returns the experiment of each race of a grid, in an order whose beginning covers the grid coarsely. Without a file, dimensions
@@ -175,13 +176,13 @@ impl SetupArgs {
         rates: &[Rate],
         window: impl Fn(&Experiment, usize) -> Time,
     ) -> anyhow::Result<Vec<Experiment>> {
-        self.check_race()?;
         let mut first = self.clone();
         let traffic = &mut first.load.traffic;
         traffic.request.truncate(1);
         traffic.response.truncate(1);
         first.simulated_work.truncate(1);
         let mut experiment = first.experiment(base)?;
+        self.check_race(&experiment)?;
         experiment.name = "atlas".into();
         let mut more = GridValues {
             requests: self.load.traffic.request.clone(),
@@ -228,7 +229,8 @@ impl SetupArgs {
 
     /// Adds two builds of a server to the flags.
     pub fn builds(&self, old: &str, new: &str, base: &BaseArgs) -> anyhow::Result<Builds> {
-        self.servers.with_builds(old, new, base.read()?)
+        let base = base.read_or("put it in place of OLD or NEW, as in muxbench gate OLD ")?;
+        self.servers.with_builds(old, new, base)
     }
 
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
@@ -284,7 +286,7 @@ impl LoadArgs {
             if self.schedule.is_empty() {
                 workload.schedule = OneOrMany(vec![Schedule::Closed]);
             }
-            experiment.phases.cool_down = stream::DRAIN;
+            experiment.phases.cool_down = stream::COOL_DOWN;
         }
         if workload.is_closed() {
             // Drop the preset's rate; the check rejects a rate from a flag.
@@ -347,10 +349,83 @@ pub fn phases_of_rates(measure: Time) -> Phases {
     Phases { ramp, warm_up, measure, sessions: None, cool_down }
 }
 
+/// Rejects several values of an option of built-in servers, because each value makes another server. `limit` says how many servers
+/// there may be.
+pub fn check_options(experiment: &Experiment, limit: &str) -> anyhow::Result<()> {
+    let server = &experiment.server;
+    let has_built_in = experiment.architectures.0.iter().any(|it| it.ours().is_some());
+    let accepts = server.accept.as_ref().map_or(1, |accepts| accepts.0.len());
+    for (flag, count) in [("--accept", accepts), ("--busy-poll", server.busy_polls().len())] {
+        if has_built_in && count > 1 {
+            bail!("{flag}: {limit}, and this experiment has {count} values; give one, or try `muxbench compare`");
+        }
+    }
+    Ok(())
+}
+
 /// Checks an experiment as if it came from a file, and returns it with the text of such a file. Errors show no line of this text,
-/// because the user wrote flags.
+/// but the flag, because the user wrote flags.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
-    let experiment = Experiment::parse(&text, "flags").map_err(|error| anyhow::Error::msg(error.without_place()))?;
+    let experiment =
+        Experiment::parse(&text, "flags").map_err(|error| anyhow::Error::msg(with_flag(error.without_place())))?;
     Ok((experiment, text))
+}
+
+/// Keys whose last part is not the name of their flag, and the flag. All others have a flag of this name, or none.
+const FLAGS_OF_KEYS: [(&str, &str); 11] = [
+    ("architectures", "arch"),
+    ("client.processes", "client-processes"),
+    ("network.clients", "network"),
+    ("placement.client", "client-cpus"),
+    ("placement.server", "server-cpus"),
+    ("placement.shared", "share-cpus"),
+    ("workload.http.headers", "header"),
+    ("workload.http.length", "expect-length"),
+    ("workload.http.paths", "path"),
+    ("workload.http.requests", "requests-file"),
+    ("workload.http.status", "expect-status"),
+];
+
+/// Appends the flag of the key with which an error begins, unless the error names it. Rates, profiles and traces have flags of single
+/// commands.
+fn with_flag(message: String) -> String {
+    let key = message.split(':').next().unwrap_or_default();
+    let row = FLAGS_OF_KEYS.iter().find(|(of, _)| *of == key);
+    let name = row.map_or(key.rsplit('.').next().unwrap_or_default(), |(_, flag)| *flag);
+    let flags = SetupArgs::augment_args(clap::Command::default());
+    let is_flag = flags.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let flag = format!("--{name}");
+    if is_flag && !message.contains(&flag) { format!("{message} (flag {flag})") } else { message }
+}
+
+#[cfg(test)]
+mod tests {
+    use load::config::validate::RULES;
+
+    use super::*;
+
+    #[test]
+    fn errors_of_keys_name_their_flags() {
+        for (message, flag) in [
+            ("workload.think: only a closed loop has think times", Some("--think")),
+            ("architectures: \"mt\" appears twice", Some("--arch")),
+            ("workload.tls: remove the TLS settings (--tls)", None),
+            ("workload.kv: remove it", None),
+            ("expected a rate", None),
+        ] {
+            let expected = flag.map_or(message.to_owned(), |flag| format!("{message} (flag {flag})"));
+            assert_eq!(with_flag(message.to_owned()), expected);
+        }
+        for (key, flag) in FLAGS_OF_KEYS {
+            assert_eq!(with_flag(format!("{key}: x")), format!("{key}: x (flag --{flag})"));
+        }
+        // Tables, and the flags of single commands.
+        let none = "workload.http workload.kv workload.stream workload.rate workload.profile workload.trace \
+                    workload.trace.speed";
+        for rule in RULES {
+            let has_flag = with_flag(format!("{}: x", rule.key)).contains("--");
+            assert_eq!(has_flag, !none.split(' ').any(|key| key == rule.key), "{rule}");
+        }
+    }
 }

@@ -49,6 +49,8 @@ fn wrong_input_of_a_map_names_a_remedy() {
         (&*format!("{SMALL} --budget 1s"), "try --budget "),
         ("--connections 10 --active 1 --rate 100 --response 1B --simulated-work none", "or try `muxbench advise`"),
         ("--placebo", "--placebo: a race"),
+        ("--accept shared,reuseport --print-plan", "--accept: a race has one server of each architecture"),
+        ("--busy-poll off,50us --print-plan", "--busy-poll: a race has one server of each architecture"),
         ("--connections 10,20 --arch epoll --print-plan", "a race needs two servers"),
         ("--merge .", "contains no races"),
         ("--resume .", "contains no races"),

@@ -155,7 +155,7 @@ pub static SENDS_BEYOND_1US: Metric = Metric {
 };
 
 /// The time for 10^9 bytes of bursts.
-pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
+pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / record.stream_bytes_per_s()?));
 
 /// Responses per second; in a closed loop transactions, in streams bursts per second. Saturated trials count too.
 pub static RATE: Metric = Metric {

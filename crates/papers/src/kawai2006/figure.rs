@@ -3,10 +3,8 @@
 use harness::model::{Run, TrialRecord, VerdictKind};
 use load::config::Schedule;
 use report::format;
-use report::model::deviation;
-use report::model::deviation::{DeviationOf, TrialDeviation};
-use report::plot::chart;
-use report::plot::chart::{Chart, Form, Mark, Panel, Published, Series, Shape};
+use report::model::deviation::{self, DeviationOf, TrialDeviation};
+use report::plot::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
 
 use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};

@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Deviation, interval};
 
-use super::service_time::ARCHITECTURES;
-use super::service_time::{is_of_matrix, published_service_time};
+use super::service_time::{ARCHITECTURES, is_of_matrix, published_service_time};
 use crate::grid::GridRow;
 use crate::queue;
 

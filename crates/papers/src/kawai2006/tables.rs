@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::send_deviation::{STATISTICS, Sends, Statistic};
-use super::service_time::ARCHITECTURES;
-use super::service_time::{self, Cell, Times, published_service_time};
+use super::service_time::{self, ARCHITECTURES, Cell, Times, published_service_time};
 use crate::grid::{Grid, GridRow, PaperTables};
 
 /// A run in the layout of Tables 3, 4 and 5.
@@ -65,9 +64,7 @@ impl Kawai2006 {
             sends: Sends::of(run, deviation_of),
         })
     }
-}
 
-impl Kawai2006 {
     /// Returns the tables with their numbers.
     pub(super) fn tables(&self) -> Vec<(&'static str, Grid)> {
         let grid = |title: String, lead: &[&str], rows: Vec<GridRow>, notes: Vec<String>| Grid {

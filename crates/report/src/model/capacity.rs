@@ -1,6 +1,7 @@
 //! The highest rate, or the most connections, at which each architecture meets the limits of a search.
 
-use harness::model::{ProbeResult, Run, SearchGoal, Strategy, TrialOutcome, Varied, Workload};
+use harness::model::{ProbeResult, Run, SearchGoal, Strategy, Varied, Workload};
+use harness::strategy;
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
 use load::report::LateSends;
@@ -81,8 +82,7 @@ impl Capacities {
     /// Summarises a run of searches; `None` for other runs.
     pub fn of(run: &Run) -> Option<Self> {
         let Strategy::Capacity(question) = &run.header.strategy else { return None };
-        let outcomes: Vec<TrialOutcome> =
-            run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
+        let outcomes = strategy::outcomes(run);
         let mut rows: Vec<Search> =
             searches(&run.header, question, &outcomes).iter().map(|search| row(run, question, search)).collect();
         rows.sort_by(|a, b| most(b).total_cmp(&most(a)).then_with(|| a.architecture.cmp(&b.architecture)));

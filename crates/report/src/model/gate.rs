@@ -298,7 +298,7 @@ pub(crate) fn signed(change: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Verdict;
+    use harness::model::{Bound, Check, Verdict};
 
     use super::*;
 
@@ -344,22 +344,43 @@ mod tests {
 
     #[test]
     fn build_whose_trials_all_fail_is_slower() {
-        let mut run = ended(3, 6, &[GateFigure::P50]);
-        fail(&mut run, false);
-        let sentence = GateReport::of(&run).unwrap().sentence;
-        assert!(sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{sentence}");
+        for has_report in [false, true] {
+            let mut run = ended(3, 6, &[GateFigure::P50]);
+            fail(&mut run, has_report);
+            let report = GateReport::of(&run).unwrap();
+            assert!(report.sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{}", report.sentence);
+            assert_eq!(report.problems, ["mt failed: the server ended: signal: 11.\nlast words"]);
+        }
+    }
+
+    /// Lets each trial of the new build fail by a check, without errors.
+    fn fail_check(run: &mut Run) {
+        fail(run, true);
+        let check = Check {
+            name: "plausible figures".into(),
+            value: 1.0,
+            limit: 0.0,
+            bound: Bound::AtMost,
+            unit: String::new(),
+            p_value: None,
+            p_value_min: None,
+            passed: false,
+            decides: VerdictKind::Failed,
+        };
+        let failed = run.records.iter_mut().filter(|record| record.verdict.kind == VerdictKind::Failed);
+        failed.for_each(|record| record.verdict.checks.push(check.clone()));
     }
 
     #[test]
     fn failures_without_errors_are_named() {
         let mut run = ended(3, 16, &[]);
-        fail(&mut run, true);
+        fail_check(&mut run);
         assert_eq!(
             sentence(&run),
             ". mt failed: the server ended: signal: 11. Correct the cause, and run the gate again."
         );
         let mut run = ended(3, 16, &[GateFigure::Cpu]);
-        fail(&mut run, true);
+        fail_check(&mut run);
         assert!(sentence(&run).starts_with("; too few values of cpu. mt failed: "), "{}", sentence(&run));
     }
 

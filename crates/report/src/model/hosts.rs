@@ -41,15 +41,15 @@ fn letter(at: usize) -> String {
     u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
 }
 
-/// Returns a line for each host: its CPU and its kernel. Hosts after the first add their differences from the first.
+/// Returns a line for each host: its CPU and its system. Hosts after the first add their differences from the first.
 pub(crate) fn about(hosts: &[NamedHost]) -> Vec<String> {
     let about = |(at, host): (usize, &NamedHost)| {
-        let fact = |name: &str| host.facts.get(name).map_or("unknown", String::as_str);
         let differences: Vec<String> =
             host.differences.iter().map(|it| format!("{} {} (A: {})", it.fact, it.b, it.a)).collect();
         let differ = if at == 0 { String::new() } else { format!(". Differs from A in: {}", differences.join("; ")) };
-        let kernel = fact("kernel").split_whitespace().next().unwrap_or_default();
-        format!("Host {}: {}, Linux {kernel}{differ}.", host.letter, fact("cpu"))
+        let system = harness::host::system(&host.facts).unwrap_or_else(|| "unknown system".into());
+        let cpu = host.facts.get("cpu").map_or("unknown", String::as_str);
+        format!("Host {}: {cpu}, {system}{differ}.", host.letter)
     };
     hosts.iter().enumerate().map(about).collect()
 }

@@ -72,11 +72,6 @@ impl Streams {
     }
 }
 
-/// Returns the bytes of bursts per second of one trial, counted at the receiver.
-pub fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
-    record.stream_bytes_per_s()
-}
-
 /// Returns the bytes of bursts that the server counted in one trial.
 fn moved(record: &TrialRecord) -> Option<u64> {
     let totals = &record.server.as_ref()?.totals;

@@ -313,7 +313,7 @@ pub fn is_beyond_noise(low: &Point, high: &Point) -> bool {
 }
 
 /// Returns all points of some panels.
-pub(crate) fn points(panels: &[Panel]) -> impl Iterator<Item = &Point> {
+pub fn points(panels: &[Panel]) -> impl Iterator<Item = &Point> {
     panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
 }
 
@@ -321,6 +321,11 @@ impl Chart {
     /// Returns the horizontal and the vertical axis of a panel.
     pub fn axes<'a>(&'a self, panel: &'a Panel) -> (&'a Axis, &'a Axis) {
         panel.axes.as_deref().map_or((&self.x, &self.y), |[x, y]| (x, y))
+    }
+
+    /// Returns whether any panel has a series of this architecture.
+    pub fn shows(&self, architecture: usize) -> bool {
+        self.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == architecture)
     }
 
     /// Returns the number of rows of a panel of [`Shape::Intervals`].

@@ -107,10 +107,8 @@ struct Entry {
 
 /// Returns the legend: the architectures of a figure, then the published values, each once.
 fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
-    let is_drawn =
-        |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
     // The rows of intervals have their names beside them.
-    let drawn = (0..architectures.len()).filter(|place| chart.shape != Shape::Intervals && is_drawn(place));
+    let drawn = (0..architectures.len()).filter(|place| chart.shape != Shape::Intervals && chart.shows(*place));
     let mut texts: Vec<(String, Style)> =
         drawn.map(|place| (architectures[place].clone(), style::style(place))).collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {

@@ -11,7 +11,7 @@ use crate::model::summary::planned;
 pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
-    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
+    let system = harness::host::system(&header.host).unwrap_or_else(|| "unknown system".into());
     let trials = counts(run);
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
@@ -24,7 +24,7 @@ pub(crate) fn host(run: &Run) -> String {
         network => network,
     };
     format!(
-        "Host: {}, Linux {kernel}, {}. Network: {}.\n\
+        "Host: {}, {system}, {}. Network: {}.\n\
          {}{client}\
          Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),

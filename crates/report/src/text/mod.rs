@@ -35,7 +35,6 @@ pub mod needs;
 pub mod observation;
 pub mod overload;
 pub mod plan;
-
 pub mod run;
 pub mod run_diff;
 pub mod style;

@@ -78,23 +78,18 @@ fn client_hosts(clients: &ClientNeeds) -> String {
     let by: Vec<String> = hosts_by.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let rate = rate_per_s.map(|rate_per_s| format!(", {} requests/s", format::digits(rate_per_s))).unwrap_or_default();
     format!(
-        "Clients: {hosts} {} with {} CPUs, {} of memory and {} {} with {} ports each. The scarcest resource is {limit} (hosts by \
+        "Clients: {} with {} CPUs, {} of memory and {} with {} ports each. The scarcest resource is {limit} (hosts by \
          resource: {}). Each host has {connections} connections{rate} and uses {} of memory. Together they use {ports} local \
-         ports of {addresses} {}; CPUs for sending: {cpus}.",
-        count(*hosts, "host", "hosts"),
+         ports of {}; CPUs for sending: {cpus}.",
+        format::counted(*hosts as usize, "host", "hosts"),
         host.cpus,
         gib(host.memory_bytes as f64),
-        host.addresses,
-        count(host.addresses, "address", "addresses"),
+        format::counted(host.addresses as usize, "address", "addresses"),
         host.ports,
         by.join(", "),
         gib(*memory_bytes),
-        count(*addresses, "address", "addresses"),
+        format::counted(*addresses as usize, "address", "addresses"),
     )
-}
-
-fn count(count: u64, one: &'static str, several: &'static str) -> &'static str {
-    if count == 1 { one } else { several }
 }
 
 /// Formats bytes as [`format::bytes`] does, but in GiB from 1 GiB on.

@@ -5,14 +5,14 @@ use load::report::LateSends;
 use stats::Distribution;
 
 use crate::format;
-use crate::model::client_tail::P99;
+use crate::model::client_tail::{P99, Quantile};
 use crate::model::summary::Row;
 
 /// The mark behind a quantile that the client may have caused.
 pub const MARK: &str = "?";
 
 /// Formats a quantile in microseconds, with the mark if the client may have caused it.
-pub fn us(time: &Distribution, late: &LateSends, (q, figure): (f64, fn(&Distribution) -> u64)) -> String {
+pub fn us(time: &Distribution, late: &LateSends, (q, figure): Quantile) -> String {
     mark(format::us(figure(time) as f64), late, q)
 }
 

@@ -118,10 +118,9 @@ impl ProcfsStats {
         });
         self.add_switches(now.collect());
         let run_delay_ns = self.delays.update(&threads);
-        let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let of_each = || self.switches.values().chain([&self.ended]);
         Snapshot {
-            at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
+            at_ns: platform::monotonic_ns(),
             connections_open: connections(&self.address),
             workers: self.switches.len() as u64,
             memory_user_bytes: platform::memory_of_processes(&pids),

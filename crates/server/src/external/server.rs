@@ -86,13 +86,13 @@ impl ExternalServer {
         loop {
             let any = config.listen.ip().unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
             let free = free_port(any).map_err(|error| format!("cannot find a free port of {}: {error}", any.ip()))?;
-            let mut exec = Self::spawn(config, free, on_end.clone())?;
-            match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
+            let mut server = Self::spawn(config, free, on_end.clone())?;
+            match server.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {
-                    exec.ready = exec.snapshot();
-                    return Ok(exec);
+                    server.ready = server.snapshot();
+                    return Ok(server);
                 }
-                Err(_) if exec.has_ended() && is_taken(&exec.address) && tried < PORTS_TRIED_MAX => tried += 1,
+                Err(_) if server.has_ended() && is_taken(&server.address) && tried < PORTS_TRIED_MAX => tried += 1,
                 Err(error) => return Err(error),
             }
         }
@@ -121,7 +121,7 @@ impl ExternalServer {
         let leader = spawn(command).map_err(|error| cannot("start", error))?;
         let leader = Pid::from_child(&leader);
         let record = Arc::new(Mutex::new(Record::default()));
-        let exec = Self {
+        let server = Self {
             address: address.clone(),
             ready: Snapshot::default(),
             stats: ProcfsStats::new(Root::Supervisor(supervisor.as_raw_pid()), address),
@@ -133,11 +133,11 @@ impl ExternalServer {
             move || keep_output_tail(output, &record)
         });
         let reaper = move || reap(leader, &record, on_end);
-        // If a thread cannot be created, dropping `exec` ends the command.
+        // If a thread cannot be created, dropping `server` ends the command.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
             .map_err(|error| cannot("create a thread for", error))?;
-        Ok(exec)
+        Ok(server)
     }
 
     fn wait_until_ready(&self, timeout: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), String> {
@@ -177,7 +177,7 @@ impl ExternalServer {
 
     /// The kernel's figures so far.
     pub fn snapshot(&mut self) -> Snapshot {
-        let _precedence = usage::PriorityBoost::start();
+        let _boost = usage::PriorityBoost::start();
         let reaped = lock(&self.record).reaped.clone();
         self.stats.snapshot(&reaped)
     }

@@ -152,8 +152,8 @@ totals! {
     kinds {
         /// System calls by kind as the kernel counted them, with `other` for calls of no kind; empty if not requested.
         syscalls_outside "system calls outside",
-        /// Operations requested of the kernel, by kind: `accept`, `receive`, `send`, `cancel`, `watch`; empty if the server
-        /// does the I/O.
+        /// Operations requested of the kernel, by kind: `accept`, `receive`, `send`, `cancel`, `watch`, `register`; empty if the
+        /// server does the I/O.
         operations "operations",
         /// Completions of these operations, by kind. A multishot operation may have several.
         completions "completions",

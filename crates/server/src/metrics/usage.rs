@@ -24,7 +24,7 @@ impl Drop for PriorityBoost {
 }
 
 /// User and system time of a process without one of its threads. The kernel estimates how each total splits into user and
-/// system time, so one part of a thread may exceed the same part of its process.
+/// system time. So one part of a thread may exceed the same part of its process.
 fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
     let left_ns = process.cpu_ns().saturating_sub(thread.cpu_ns());
     let user_ns = process.cpu_user_ns.saturating_sub(thread.cpu_user_ns).min(left_ns);

@@ -163,11 +163,11 @@ fn spawn_process(
     }
 }
 
-/// Shuts down the sockets that threads serve or wait on, until no thread is left or `patience` has passed.
-pub(super) fn stop_threads(context: &ServerContext<'_>, patience: Duration) {
+/// Shuts down the sockets that threads serve or wait on, until no thread is left or `timeout` has passed.
+pub(super) fn stop_threads(context: &ServerContext<'_>, timeout: Duration) {
     let started = std::time::Instant::now();
     // Repeat this: a thread of a pool may have moved from one descriptor to another.
-    while context.workers.taken().next().is_some() && started.elapsed() < patience {
+    while context.workers.taken().next().is_some() && started.elapsed() < timeout {
         for descriptor in context.workers.taken().filter_map(Slot::connection) {
             // SAFETY: shuts a socket down; a descriptor that has just been closed gives EBADF.
             unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };

@@ -26,10 +26,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use rustls::ServerConfig;
 use wire::ServiceSpec;
 use wire::http::Content;
-
-use rustls::ServerConfig;
 
 use crate::metrics::workers::Workers;
 use crate::platform;

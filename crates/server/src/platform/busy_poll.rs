@@ -7,6 +7,7 @@ use io_uring::IoUring;
 use rustix::event::epoll::{CreateFlags, create};
 use rustix::io::Errno;
 
+use super::set_option;
 use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::BusyPolls;
 
@@ -66,13 +67,7 @@ pub(crate) fn register_ring(ring: RawFd, poll: BusyPoll) -> io::Result<()> {
 
 /// Makes receives from a socket poll. Connections inherit this from their listener.
 pub(crate) fn set_socket(socket: BorrowedFd<'_>, poll: BusyPoll) -> io::Result<()> {
-    let set = |name, value: u32| {
-        // SAFETY: the kernel reads `value`, whose length is passed.
-        checked(unsafe {
-            let bytes = size_of_val(&value) as libc::socklen_t;
-            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const value).cast(), bytes)
-        })
-    };
+    let set = |name, value: u32| set_option(socket, libc::SOL_SOCKET, name, &value);
     set(libc::SO_BUSY_POLL, poll.time_us)?;
     if poll.is_preferred {
         set(libc::SO_PREFER_BUSY_POLL, 1)?;

@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use rustix::thread::CpuSet;
 
+use super::set_option;
 use crate::metrics::counters::Totals;
 use crate::metrics::workers::{Counters, Workers};
 
@@ -48,7 +49,7 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
 }
 
 /// The CPUs that the calling thread may run on; empty if unknown.
-pub(crate) fn cpus() -> Vec<usize> {
+pub fn cpus() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
@@ -225,8 +226,8 @@ pub(crate) fn can_batch_datagrams(offload: bool) -> Result<(), String> {
     }
     let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map(OwnedFd::from);
     let tried = socket.and_then(|socket| {
-        set_udp_option(&socket, libc::UDP_GRO, 1)?;
-        set_udp_option(&socket, libc::UDP_SEGMENT, 0)
+        coalesce_datagrams(&socket)?;
+        set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, &(0 as libc::c_int))
     });
     tried.map_err(|error| {
         format!(
@@ -237,16 +238,7 @@ pub(crate) fn can_batch_datagrams(offload: bool) -> Result<(), String> {
 
 /// Lets the kernel pass several datagrams of one peer as one message (udp(7), UDP_GRO).
 pub(crate) fn coalesce_datagrams(socket: &OwnedFd) -> io::Result<()> {
-    set_udp_option(socket, libc::UDP_GRO, 1)
-}
-
-fn set_udp_option(socket: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the kernel reads `value`, whose length is passed.
-    let result = unsafe {
-        let bytes = size_of_val(&value) as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, name, (&raw const value).cast(), bytes)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &(1 as libc::c_int))
 }
 
 /// The number after `name` in the line that begins with `name`.

@@ -22,6 +22,7 @@ mod linux;
 mod macos;
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 use std::{io, ptr};
 
 #[cfg(not(target_os = "macos"))]
@@ -58,6 +59,21 @@ pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         at => Ok(at.cast()),
     }
+}
+
+/// Sets an option of a socket. `value` has the type that the option takes.
+pub(crate) fn set_option<T>(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let (socket, bytes) = (socket.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads `bytes` bytes of `value`, and the memory at the addresses in it. All of it lives until the call
+    // returns.
+    let result = unsafe { libc::setsockopt(socket, level, name, ptr::from_ref(value).cast(), bytes) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// CLOCK_MONOTONIC, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The number of CPUs of this host that run.

@@ -152,6 +152,14 @@ fn index(descriptor: RawFd, descriptors_max: usize) -> io::Result<usize> {
     if at < descriptors_max { Ok(at) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
 }
 
+/// The place of a descriptor in a list; an error if it is not watched. `places` has, by descriptor, the place plus one, or 0.
+fn place(places: &[u32], descriptor: RawFd) -> io::Result<usize> {
+    match places.get(descriptor as usize) {
+        None | Some(0) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        Some(place) => Ok(*place as usize - 1),
+    }
+}
+
 #[cfg(test)]
 mod skeleton;
 #[cfg(test)]

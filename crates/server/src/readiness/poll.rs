@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::{Interest, Readiness, Ready, Trigger, count_ready, index, timeout_ms};
+use super::{Interest, Readiness, Ready, Trigger, count_ready, index, place, timeout_ms};
 use crate::token::Token;
 
 pub(crate) struct Poll {
@@ -17,23 +17,16 @@ pub(crate) struct Poll {
 }
 
 impl Poll {
-    fn place(&self, descriptor: RawFd) -> io::Result<usize> {
-        match self.places.get(descriptor as usize) {
-            None | Some(0) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
-            Some(place) => Ok(*place as usize - 1),
-        }
-    }
-
     /// The token of a watched descriptor.
     #[cfg(target_os = "linux")]
     pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
-        self.place(descriptor).ok().map(|place| self.tokens[place])
+        place(&self.places, descriptor).ok().map(|place| self.tokens[place])
     }
 
     /// Polls one watched descriptor without waiting.
     #[cfg(target_os = "linux")]
     pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
-        let place = self.place(descriptor)?;
+        let place = place(&self.places, descriptor)?;
         // SAFETY: the pointer is to one element of `list`, which is valid during the call.
         Ok(count_ready(unsafe { libc::poll(&raw mut self.list[place], 1, 0) })? > 0)
     }
@@ -47,8 +40,8 @@ fn events(interest: Interest) -> i16 {
 }
 
 impl Readiness for Poll {
-    const SCANS: bool = true;
     const TRIGGER: Trigger = Trigger::Level;
+    const SCANS: bool = true;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {
@@ -67,14 +60,14 @@ impl Readiness for Poll {
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        let place = self.place(descriptor)?;
+        let place = place(&self.places, descriptor)?;
         self.list[place].events = events(interest);
         self.tokens[place] = token;
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
-        let place = self.place(descriptor)?;
+        let place = place(&self.places, descriptor)?;
         self.list.swap_remove(place);
         self.tokens.swap_remove(place);
         self.places[descriptor as usize] = 0;

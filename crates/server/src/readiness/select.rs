@@ -71,8 +71,8 @@ impl Sets {
 }
 
 impl Readiness for Select {
-    const SCANS: bool = true;
     const TRIGGER: Trigger = Trigger::Level;
+    const SCANS: bool = true;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         let words = descriptors_max.div_ceil(BITS);

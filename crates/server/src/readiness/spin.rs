@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::{Interest, Readiness, Ready, Trigger, index};
+use super::{Interest, Readiness, Ready, Trigger, index, place};
 use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
 
@@ -16,15 +16,6 @@ pub(crate) struct Spin {
     descriptors: Vec<RawFd>,
     /// Index in `list` plus one, by descriptor. 0 means unwatched, so zeroed memory is a valid start.
     places: Vec<u32>,
-}
-
-impl Spin {
-    fn place(&self, descriptor: RawFd) -> io::Result<usize> {
-        match self.places.get(descriptor as usize) {
-            None | Some(0) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
-            Some(place) => Ok(*place as usize - 1),
-        }
-    }
 }
 
 impl Readiness for Spin {
@@ -49,13 +40,13 @@ impl Readiness for Spin {
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        let place = self.place(descriptor)?;
+        let place = place(&self.places, descriptor)?;
         self.list[place] = Ready { token, interest, drain: false };
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
-        let place = self.place(descriptor)?;
+        let place = place(&self.places, descriptor)?;
         self.list.swap_remove(place);
         self.descriptors.swap_remove(place);
         self.places[descriptor as usize] = 0;

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use compio::BufResult;
 use compio::buf::IoBuf;
 use compio::io::{AsyncRead, AsyncWrite};
 use compio::net::{TcpListener, UnixListener};
@@ -58,14 +57,8 @@ async fn serve(open: Open, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
         open,
         stream,
         socket.as_fd(),
-        async |stream, buffer| {
-            let BufResult(read, buffer) = stream.read(buffer).await;
-            (read, buffer)
-        },
-        async |stream, unsent| {
-            let BufResult(written, unsent) = stream.write(unsent).await;
-            (written, unsent)
-        },
+        async |stream, buffer| stream.read(buffer).await.into(),
+        async |stream, unsent| stream.write(unsent).await.into(),
         |time| Box::pin(compio::time::sleep(time)),
     )
     .await;

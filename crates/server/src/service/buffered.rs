@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::forward::forward;
 use wire::{Service, ServiceSpec};
+
+use super::forward::forward;
 
 /// The layer with its service.
 pub struct Buffered<S> {

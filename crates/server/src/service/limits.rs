@@ -6,11 +6,11 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::forward::forward;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::Service;
 
+use super::forward::forward;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The time limits for a client; `None` for no limit. Only `http` has limits.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::forward::forward;
 use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use wire::Service;
 use wire::tls::{Progress, RECORD_BYTES, Records};
+
+use super::forward::forward;
 
 /// The most content that is encrypted at once. It bounds the memory of a connection, and a write takes several records.
 const ENCRYPTED_BYTES_MAX: usize = 4 * RECORD_BYTES;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::forward::forward;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::udp::{ID_BYTES, Udp};
 use wire::{Service, ServiceSpec};
 
+use super::forward::forward;
 use crate::{platform, random};
 
 /// The simulated work of each request, done by the thread that makes its response.
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 impl Work {
-    /// Checks whether connections can be told apart: datagrams have none.
+    /// Checks whether the connections of `service` can differ in their work: datagrams have no connections.
     pub fn check(&self, service: &ServiceSpec) -> Result<(), String> {
         match (self.connections, service.ports()) {
             (Some(_), Some(_)) => {

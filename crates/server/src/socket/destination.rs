@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use super::address_of;
 use crate::platform;
 
 pub(crate) const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
@@ -20,26 +21,18 @@ const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 const V6_ADDRESS_BYTES: usize = 16;
 
 pub(crate) fn is_needed(socket: impl AsFd) -> bool {
-    let address = rustix::net::getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
-    address.is_some_and(|address| address.ip().is_unspecified())
+    address_of(socket).is_ok_and(|address| address.ip().is_unspecified())
 }
 
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
     }
-    let address = SocketAddr::try_from(rustix::net::getsockname(socket)?).map_err(io::Error::from)?;
-    let (level, name) = match address {
+    let (level, name) = match address_of(socket)? {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, platform::RECEIVE_DESTINATION_V4),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
-    let yes: libc::c_int = 1;
-    // SAFETY: the kernel reads `yes`, whose length is passed.
-    let result = unsafe {
-        let value = (&raw const yes).cast();
-        libc::setsockopt(socket.as_raw_fd(), level, name, value, size_of_val(&yes) as libc::socklen_t)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    platform::set_option(socket, level, name, &(1 as libc::c_int))
 }
 
 /// A control message; empty if `length` is 0.
@@ -131,9 +124,9 @@ impl Endpoints {
     }
 }
 
-fn counted(returned: isize) -> Result<usize, Errno> {
-    let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
-    usize::try_from(returned).map_err(|_| error())
+/// Converts the result of a system call that returns a count, or −1 for an error.
+pub(crate) fn counted(returned: impl TryInto<usize>) -> Result<usize, Errno> {
+    returned.try_into().map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     free.map_or_else(|| bound(0), Ok)?.local_addr()
 }
 
-fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
+pub(crate) fn address_of(socket: impl AsFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
 

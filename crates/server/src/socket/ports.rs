@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use wire::{Address, Ports};
 
+use super::{address_of, destination};
 use crate::platform;
-use crate::socket::destination;
 
 /// The number of attempts to find consecutive free ports. After these, the kernel chooses each port.
 const TRIES: u32 = 32;
@@ -66,7 +66,7 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool, workers: u32) -> io
 /// Binds another socket to the address of `first`. Only later sockets share the address from the start, so that a port of another
 /// server is not shared by mistake.
 fn bind_beside(first: &OwnedFd) -> io::Result<OwnedFd> {
-    let address = SocketAddr::try_from(rustix::net::getsockname(first)?).map_err(io::Error::from)?;
+    let address = address_of(first)?;
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = platform::datagram_socket(family)?;
     for shared in [first, &socket] {

@@ -93,16 +93,12 @@ impl Accept {
         matches!(self, Self::ReuseportLeast | Self::Hermes)
     }
 
-    /// Whether each thread has a listener or an epoll instance of its own.
-    pub(crate) fn takes_a_descriptor(self) -> bool {
-        self.has_own_listeners() || self == Self::Exclusive
-    }
-
     /// The number of descriptors that a pool of `size` threads uses, including its connections.
     pub fn descriptors(self, model: &ModelRow, size: u64) -> u64 {
         match model.per_connection {
-            // accept4 reserves a descriptor before it waits, so each thread uses one from the start.
-            PerConnection::Thread => size * (1 + u64::from(self.takes_a_descriptor())),
+            // accept4 reserves a descriptor before it waits, so each thread uses one from the start. A listener or an epoll
+            // instance of its own takes another.
+            PerConnection::Thread => size * (1 + u64::from(self.has_own_listeners() || self == Self::Exclusive)),
             PerConnection::Process | PerConnection::Nothing | PerConnection::Stack => 0,
         }
     }

@@ -145,6 +145,7 @@ fn fault_fails_only_its_trial_and_leaves_no_process() {
         (Fault::ServerStart, "cannot start `muxbench`", ""),
         (Fault::ServerReady, "the server: the port is in use", server),
         (Fault::ServerKilled, "the server ended: signal: 9", measuring),
+        (Fault::ServerEnd, "the server ended: signal: 9", reported),
         (Fault::Idle, "idle connections: connection refused", idle),
         (Fault::IdleKilled, "idle connections: the process ended: signal: 9", reported),
         (Fault::Refused, "connection reset; the server refused 2 connections", connecting),

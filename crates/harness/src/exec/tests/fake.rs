@@ -54,6 +54,8 @@ pub(super) enum Fault {
     ServerReady,
     /// The server is killed in the window.
     ServerKilled,
+    /// The server fails after its client has left.
+    ServerEnd,
     /// A process of idle connections cannot open them.
     Idle,
     /// A process of idle connections is killed before it verifies them.
@@ -162,7 +164,7 @@ impl Process<ServerEvent> for FakeServer {
         self.machine.is_server_killed.get()
     }
 
-    fn was_killed(&mut self) -> bool {
+    fn has_failed(&mut self) -> bool {
         self.has_ended()
     }
 
@@ -176,6 +178,9 @@ impl Process<ServerEvent> for FakeServer {
 
     fn end(&mut self) {
         self.machine.write("server ends");
+        if self.machine.fails(Fault::ServerEnd) {
+            self.machine.is_server_killed.set(true);
+        }
     }
 
     fn kill(&mut self) {
@@ -215,7 +220,7 @@ impl Process<IdleEvent> for FakeIdle {
         self.is_killed
     }
 
-    fn was_killed(&mut self) -> bool {
+    fn has_failed(&mut self) -> bool {
         self.is_killed
     }
 

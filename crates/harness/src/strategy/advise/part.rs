@@ -64,11 +64,6 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns a template's trial in a later repeat. `place` is its index and repeat.
-    pub(super) fn again(&self, template: &Trial, place: (u32, u32)) -> Trial {
-        plan::repeated(template, self.seed, place)
-    }
-
     fn of(&self, contestant: usize) -> impl Iterator<Item = &(usize, u32, TrialOutcome)> {
         self.outcomes.iter().filter(move |it| it.0 == contestant)
     }
@@ -127,9 +122,15 @@ impl<'a> Part<'a> {
         Fit::of(&self.scores(u32::MAX, |outcome| figure.score_of(&outcome.values)), Noise::default())
     }
 
+    /// Returns the heats of a repeat under the traffic of the templates.
+    pub(super) fn heats(&self, repeat: u32, among: &[usize]) -> Vec<Vec<Trial>> {
+        self.heats_of(repeat, among, |template, place| plan::repeated(template, self.seed, place))
+    }
+
     /// Returns the heats of a repeat whose trials are not done. Groups of contestants are drawn for each repeat, so that all meet in some
-    /// heat. A contestant that had to run separately in an earlier repeat runs separately again.
-    pub(super) fn heats(
+    /// heat. A contestant that had to run separately in an earlier repeat runs separately again. `trial` makes a trial from its template,
+    /// its index and its repeat.
+    pub(super) fn heats_of(
         &self,
         repeat: u32,
         among: &[usize],

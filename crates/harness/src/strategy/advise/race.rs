@@ -49,7 +49,7 @@ impl State {
         loop {
             state.out = part.out(&race, goal, state.repeats);
             state.among = (0..count).filter(|&it| state.out[it].is_none()).collect();
-            let next = || part.heats(state.repeats, &state.among, |trial, place| part.again(trial, place));
+            let next = || part.heats(state.repeats, &state.among);
             let is_time_over = || part.elapsed_ns(state.repeats) + planned_ns(&next()) > time_max_ns;
             let is_last = state.repeats == REPEATS_MAX
                 || state.among.len() < 2

@@ -319,15 +319,14 @@ pub(super) fn heats(
     let (Ok(first), Strategy::Advise(goal)) = (&part.first, &header.strategy) else { return Vec::new() };
     if !part.finds_capacity {
         let part = Part::new(header, outcomes, *first);
-        return part.heats(variation.repeats, &can_run(&part, finalists), |trial, place| part.again(trial, place));
+        return part.heats(variation.repeats, &can_run(&part, finalists));
     }
     let Some(capacity_per_s) = variation.capacity_per_s else {
-        let part = Part::new(header, outcomes, *first);
-        return part.heats(0, &finalists[..1], |trial, place| part.again(trial, place));
+        return Part::new(header, outcomes, *first).heats(0, &finalists[..1]);
     };
     let part = Part::new(header, outcomes, first + goal.contestants);
     let rate_per_s = rounded(CAPACITY_SHARE * capacity_per_s);
-    part.heats(variation.repeats, &can_run(&part, finalists), |trial, place| {
+    part.heats_of(variation.repeats, &can_run(&part, finalists), |trial, place| {
         let Trial { workload, .. } = trial;
         plan::probe(trial, header.seed, place, (rate_per_s, workload.connections), workload.phases.measure_ns)
     })
@@ -341,7 +340,7 @@ fn is_near(ratio: f64) -> bool {
     (1.0 / RATE_RATIO_MIN..=RATE_RATIO_MIN).contains(&ratio)
 }
 
-/// Repeats a rate to two digits.
+/// Rounds a rate to two digits.
 fn rounded(rate_per_s: f64) -> f64 {
     let unit = 10f64.powf(rate_per_s.log10().floor() - 1.0);
     (rate_per_s / unit).round() * unit

@@ -69,8 +69,7 @@ fn report(
     let window_ns = config.phases.measure_ns;
     let samples_of = |select: &dyn Fn(&ClientResult) -> Vec<Transaction>| {
         let transactions: Vec<_> = clients.iter().map(select).collect();
-        let slices = transactions.iter().map(Vec::as_slice);
-        transaction_samples(facts.trial.clock, window, slices, config.first_connections())
+        transaction_samples(facts.trial, transactions.iter().map(Vec::as_slice))
     };
     let sessions = samples_of(&|client| {
         let due = client.sessions.iter().filter(|(due, _)| window.contains(due));
@@ -87,8 +86,7 @@ fn report(
     let opened_count: u64 = clients.iter().map(|client| client.opened_count).sum();
     let (recordings, handshakes): (Vec<Recording>, Vec<Handshakes>) =
         clients.into_iter().map(|client| (client.recording, client.handshakes)).unzip();
-    let cpus = driver::cpus(config);
-    let (report, samples) = facts.account(&recordings, config.first_connections(), cpus, memory_bytes_per_connection);
+    let (report, samples) = facts.account(&recordings, driver::cpus(config), memory_bytes_per_connection);
 
     let is_open = config.schedule != Schedule::Closed;
     let requests = f64::from(config.requests_per_connection.unwrap_or(1));

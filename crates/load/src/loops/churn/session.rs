@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::{LoadConfig, Pacing, Schedule};
-use crate::driver::Turns;
+use crate::driver::{SPIN_NS, Turns};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
@@ -25,8 +25,6 @@ use crate::time::schedule;
 
 /// The pause after a failed connection, in nanoseconds, so that the client does not flood a server that is gone.
 const FAILED_NS: f64 = 10_000_000.0;
-/// `sleep-spin` wakes this long before a planned time.
-const SPIN_NS: i64 = 60_000;
 
 struct Slot<P: ClientProtocol> {
     io: Option<Socket>,
@@ -318,8 +316,8 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
 
     /// Schedules a slot's next connection in a closed loop.
     fn open_at(&mut self, at: usize, due: u64) {
-        let late = self.slots[at].late;
-        self.slots[at].begin(due, late, self.requests);
+        let slot = &mut self.slots[at];
+        slot.begin(due, slot.late, self.requests);
         self.wake_at(at, due);
     }
 
@@ -493,8 +491,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             }
             (false, _) if thinks => self.open_at(at, due),
             (false, _) => {
-                let late = slot.late;
-                slot.begin(due, late, self.requests);
+                slot.begin(due, slot.late, self.requests);
                 self.open(at);
             }
         }

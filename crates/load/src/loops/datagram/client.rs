@@ -16,8 +16,9 @@ use wire::udp::{DATAGRAM_BYTES_MAX, Udp, put_id};
 use super::matcher::{Ids, LoopResult, Matcher};
 use super::unreachable;
 use crate::config::{LoadConfig, Pacing};
-use crate::driver::{StopCondition, Turns};
+use crate::driver::{SPIN_NS, StopCondition, Turns};
 use crate::error::LoadError;
+use crate::io::connect::PROGRESS;
 use crate::record::progress::Progress;
 use crate::record::request::Record;
 use crate::report::Class;
@@ -30,9 +31,6 @@ const RECEIVE_BYTES: usize = 4 << 20;
 const GREETED: usize = 64;
 /// The time after which an unanswered greeting is repeated.
 const GREET_AGAIN: Duration = Duration::from_millis(200);
-const PROGRESS: Duration = Duration::from_millis(200);
-/// `sleep-spin` wakes this long before a planned time.
-const SPIN_NS: i64 = 60_000;
 /// The longest sleep before the loop checks whether it must end.
 const SLEEP_NS: i64 = 5_000_000;
 /// The wait for duplicates after the last response.

@@ -129,7 +129,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             }
             Ok(_) => self.ended(index),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(error) => self.end(index, Class::of(&error.into())),
+            Err(error) => self.end(index, error.into()),
         }
     }
 

@@ -103,7 +103,7 @@ impl Retries {
         self.waiting.len()
     }
 
-    /// Returns the record of the attempt at a place of the queue; `None` if nobody waits for it.
+    /// Returns the record of the attempt at a place of the queue; `None` if it was forgotten.
     pub fn waiting(&self, at: usize) -> Option<usize> {
         self.waiting.get(at).filter(|record| **record != NONE).map(|record| *record as usize)
     }

@@ -5,16 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::config::Pacing;
-use crate::driver::{Sleeper, StopCondition, Turns};
+use crate::driver::{SPIN_NS, Sleeper, StopCondition, Turns};
 use crate::io::poller::{EVENTS_MAX, Events};
 use crate::loops::open::receive::Receiver;
 use crate::loops::open::send::Sender;
 use crate::protocol::ClientProtocol;
 use crate::time::clock::Clock;
 use crate::time::slices::OwnSlices;
-
-/// `sleep-spin` wakes this long before a planned time: the delay of a timer on a busy machine.
-const SPIN_NS: i64 = 60_000;
 
 /// The longest sleep of either role before it checks whether it must end.
 const SLEEP_MS: u64 = 5;

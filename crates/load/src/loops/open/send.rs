@@ -7,12 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
+use crate::driver::RETRY_NS;
 use crate::loops::open::retry::Retries;
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Tail};
-
-/// The pause between two attempts to write to a full socket, in nanoseconds.
-const RETRY_NS: f64 = 50_000.0;
 
 pub struct Sender<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,

@@ -1,5 +1,5 @@
-//! Merges the results of several processes: sorts samples, adds histograms and counts, and
-//! takes extremes such as the longest stall. Quantiles come from the merged histograms.
+//! Merges the results of several processes: sorts samples, adds histograms and counts, and takes extremes such as the longest stall.
+//! Quantiles come from the merged histograms.
 
 use std::collections::BTreeMap;
 
@@ -211,11 +211,11 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
     let mut unplaced = 0;
     for (account, report) in accounts.iter().zip(&reports) {
         if account.config.cpus.is_empty() {
-            unplaced = sum_u32([unplaced, report.cpus].into_iter());
+            unplaced = report.cpus.saturating_add(unplaced);
         } else {
             let (cpus, threads) = machines.entry(&account.machine).or_default();
             cpus.extend(&account.config.cpus);
-            *threads = sum_u32([*threads, report.cpus].into_iter());
+            *threads = threads.saturating_add(report.cpus);
         }
     }
     let placed = machines.into_values().map(|(mut cpus, threads)| {

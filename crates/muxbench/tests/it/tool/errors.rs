@@ -42,6 +42,8 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("capacity", 2, "Usage: muxbench capacity [OPTIONS]"),
     ("capacity http://127.0.0.1:1/ --p99 1ms", 1, "write --target mine=http://127.0.0.1:1/"),
     ("run http://127.0.0.1:1/", 1, "try muxbench load http://127.0.0.1:1/"),
+    ("gate epoll mt http://127.0.0.1:1/", 2, "as in muxbench gate OLD http://127.0.0.1:1/"),
+    ("gate epoll mt --budget 5s", 2, "and a decision needs 3; try --budget "),
     ("gate ./old ./new", 2, "OLD `./old`: a command needs {port}, as in './old {port}'"),
     ("load http://127.0.0.1:1/ --duration 1s", 2, "-z TIME sets the duration of the window"),
     ("capacity --p99 1ms --precision 60%", 1, "expected a share from 0.5% to 50%"),

@@ -1,6 +1,6 @@
 //! SEDA's admission control (Welsh and Culler, USITS 2003): a token bucket admits requests. Its rate rises by addition while the
-//! 90th percentile of the response times is far below its target, and falls by division while it exceeds the target. The
-//! numbers are those of `ResponseTimeControllerMulticlass` in SandStorm.
+//! 90th percentile of the response times is far below its target. It falls by division while the percentile exceeds the target.
+//! The numbers are those of `ResponseTimeControllerMulticlass` in SandStorm.
 
 use std::time::Instant;
 

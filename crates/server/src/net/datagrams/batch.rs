@@ -1,7 +1,7 @@
 //! Batches of datagrams: recvmmsg(2) and sendmmsg(2), and with offload UDP_GRO and UDP_SEGMENT (udp(7)).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::{io, mem, ptr, slice};
+use std::{mem, ptr, slice};
 
 use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
@@ -9,7 +9,7 @@ use wire::udp::{ID_BYTES, Udp};
 use super::message::{self, DATAGRAM_BYTES_MAX, Taken, take};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::service::work::WithWork;
-use crate::socket::destination::{CONTROL_BYTES, Control, NAME_BYTES};
+use crate::socket::destination::{CONTROL_BYTES, Control, NAME_BYTES, counted};
 use crate::spec::datagrams::DatagramOptions;
 
 /// The most segments of a message in every kernel with UDP_SEGMENT (linux/udp.h: UDP_MAX_SEGMENTS).
@@ -96,7 +96,7 @@ impl BatchIo {
     pub(super) fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> Taken {
         let count = match self.receive(io, counters) {
             Ok(count) => count,
-            Err(error) => return Taken { is_last: error != Errno::INTR, ..Taken::NOTHING },
+            Err(error) => return Taken::failed(error),
         };
         let before = counters.requests.get() + counters.ignored.get();
         self.ids.clear();
@@ -271,9 +271,4 @@ fn append(control: &mut Control, kind: libc::c_int, contents: &[u8]) {
     unsafe { ptr::write_unaligned(place.as_mut_ptr().cast(), header) };
     place[length as usize - contents.len()..length as usize].copy_from_slice(contents);
     control.length = start + space as usize;
-}
-
-fn counted(returned: libc::c_int) -> Result<usize, Errno> {
-    let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
-    usize::try_from(returned).map_err(|_| error())
 }

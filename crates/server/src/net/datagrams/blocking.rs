@@ -1,7 +1,6 @@
 //! A thread (`mt`) or a process (`mp`) for each port, which blocks in recvfrom(2) or recvmsg(2).
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -13,6 +12,7 @@ use super::DatagramIo;
 use crate::metrics::workers::{Slot, Syscall};
 use crate::net::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::platform::pin;
+use crate::socket::address_of;
 
 const WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -83,7 +83,7 @@ fn for_each_port<'a>(
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
-            if let Some(address) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
+            if let Ok(address) = address_of(socket) {
                 // If the socket's queue is full, the datagrams in it wake the thread.
                 let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &address);
             }

@@ -17,7 +17,10 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    pub(super) const NOTHING: Self = Self { datagrams: 0, is_last: true };
+    /// Nothing, after a receive that failed. An interrupted receive may have left datagrams.
+    pub(super) fn failed(error: Errno) -> Self {
+        Self { datagrams: 0, is_last: error != Errno::INTR }
+    }
 }
 
 /// Counts a datagram of `bytes` bytes. For a request, does the simulated work and returns the id.

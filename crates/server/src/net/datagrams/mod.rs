@@ -14,7 +14,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
@@ -89,7 +88,7 @@ impl SingleIo {
         if let Some(ends) = &mut self.ends {
             let bytes = match ends.receive(io, &mut self.buffer) {
                 Ok(bytes) => bytes,
-                Err(error) => return Taken { is_last: error != Errno::INTR, ..Taken::NOTHING },
+                Err(error) => return Taken::failed(error),
             };
             if let Some(id) = take(service, &self.buffer, bytes, counters) {
                 self.response[..ID_BYTES].copy_from_slice(&id);
@@ -100,7 +99,7 @@ impl SingleIo {
         }
         let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.buffer), RecvFlags::empty()) {
             Ok((_, bytes, from)) => (bytes, from),
-            Err(error) => return Taken { is_last: error != Errno::INTR, ..Taken::NOTHING },
+            Err(error) => return Taken::failed(error),
         };
         if let (Some(id), Some(from)) = (take(service, &self.buffer, bytes, counters), from) {
             self.response[..ID_BYTES].copy_from_slice(&id);

@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 use rustix::io::Errno;
 
 use super::assembler::Instruction;
+use crate::platform::set_option;
 
 /// Commands, types and flags of linux/bpf.h.
 const MAP_CREATE: libc::c_int = 0;
@@ -176,25 +177,16 @@ pub(super) fn run_time_ns(program: &OwnedFd) -> io::Result<u64> {
 
 /// Attaches a loaded program to all listeners at the address of `listener`.
 pub(super) fn attach(listener: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
-    set_option(listener, libc::SO_ATTACH_REUSEPORT_EBPF, &program.as_raw_fd())
+    set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF, &program.as_raw_fd())
 }
 
 /// Attaches a classic program, which returns the number of a listener, to all listeners at the address of `listener`.
 pub(super) fn attach_classic(listener: &OwnedFd, code: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
-    set_option(listener, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
 /// Prefers `listener` for connections whose packets `cpu` processes.
 pub(super) fn set_incoming_cpu(listener: &OwnedFd, cpu: usize) -> io::Result<()> {
-    set_option(listener, libc::SO_INCOMING_CPU, &(cpu as libc::c_int))
-}
-
-fn set_option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
-    let bytes = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `bytes` bytes of `value`, and the memory at the addresses in it. All of it lives until the call
-    // returns.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, ptr::from_ref(value).cast(), bytes) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    set_option(listener, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, &(cpu as libc::c_int))
 }

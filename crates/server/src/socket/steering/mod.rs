@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use self::state::{LostConnections, Row, Table};
 use crate::metrics::workers::Counters;
+use crate::platform::monotonic_ns;
 use crate::spec::accept::Accept;
 
 /// The longest wait of a worker with [`Accept::Hermes`], as in the paper. Otherwise no worker would notice that another one hangs.
@@ -125,7 +126,7 @@ impl WorkerState<'_> {
     pub(crate) fn begin_turn(&self, events: usize) {
         if self.steering.accept == Accept::Hermes {
             self.row.pending.store(events as u64, Relaxed);
-            self.row.entered_ns.store(now_ns(), Relaxed);
+            self.row.entered_ns.store(monotonic_ns(), Relaxed);
         }
     }
 
@@ -134,13 +135,13 @@ impl WorkerState<'_> {
     pub(crate) fn end_turn(&mut self, counters: &Counters) {
         let (accepted, ended) = (counters.accepted.get(), counters.ended.get());
         if self.steering.accept == Accept::Hermes {
-            let (table, started_ns) = (&self.steering.table, now_ns());
+            let (table, started_ns) = (&self.steering.table, monotonic_ns());
             self.row.connections.store(accepted.saturating_sub(ended), Relaxed);
             self.row.pending.store(0, Relaxed);
             self.row.entered_ns.store(0, Relaxed);
             table.eligible().store(state::eligible(table.rows(), started_ns), Relaxed);
             // Without the last reading, the turn would have two; the time between these two has one.
-            let spent_ns = now_ns() - started_ns + self.steering.clock_ns;
+            let spent_ns = monotonic_ns() - started_ns + self.steering.clock_ns;
             counters.steering_ns.add(spent_ns.min(TURN_END_NS_MAX));
         } else {
             let lost = self.lost.after_turn(self.row.steered.load(Relaxed), accepted);
@@ -151,14 +152,8 @@ impl WorkerState<'_> {
 
 /// The time of a reading of the clock in nanoseconds: the shortest of many, which contains no interrupt.
 fn clock_ns() -> u64 {
-    let readings: Vec<u64> = (0..100).map(|_| now_ns()).collect();
+    let readings: Vec<u64> = (0..100).map(|_| monotonic_ns()).collect();
     readings.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or_default()
-}
-
-/// The clock of the timestamps, in nanoseconds.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn hung_worker_gets_no_connection_from_hermes() {
     let Some(group) = Group::start(Accept::Hermes, 3) else { return };
     let steering = group.steering.as_ref().unwrap();
     let (counters, mut state) = (Counters::default(), steering.worker(0));
-    let before_ns = now_ns();
+    let before_ns = monotonic_ns();
     state.begin_turn(7);
     assert!(group.rows()[0].entered_ns.load(Relaxed) >= before_ns);
     assert_eq!(group.rows()[0].pending.load(Relaxed), 7);
