@@ -36,7 +36,7 @@ struct Section {
 enum Source {
     /// A run, and the names of its figures to show.
     Run(&'static [&'static str]),
-    /// A decision map, shown as text.
+    /// A decision map, shown as tables.
     Map,
     /// All figures of a paper.
     Paper,
@@ -136,7 +136,7 @@ impl Section {
         let mut command = Command::new(muxbench);
         match self.source {
             Source::Run(_) => command.arg("report").arg(run).arg("--figures").arg(pictures),
-            Source::Map => command.args(["atlas", "--merge"]).arg(run),
+            Source::Map => command.args(["atlas", "--markdown", "--merge"]).arg(run),
             Source::Paper => {
                 command.args(["reproduce", self.name, "--quiet", "--output"]).arg(run).arg("--figures").arg(pictures)
             }
@@ -144,7 +144,7 @@ impl Section {
         let output = command.output().with_context(|| format!("cannot run {}", muxbench.display()))?;
         ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
         match self.source {
-            Source::Map => fs::write(pictures.join("map.txt"), output.stdout)?,
+            Source::Map => fs::write(pictures.join("map.markdown"), output.stdout)?,
             Source::Run(kept) => retain(pictures, |path| {
                 path.extension() == Some(OsStr::new("svg"))
                     && path.file_stem().is_some_and(|name| kept.iter().any(|it| *it == name))
@@ -166,7 +166,7 @@ fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !pictures.exists() {
         return Ok(Vec::new());
     }
-    Ok(["svg", "txt"]
+    Ok(["svg", "markdown"]
         .map(|extension| xtask::files(pictures, extension))
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?
@@ -195,7 +195,7 @@ fn text(folder: &Path) -> anyhow::Result<String> {
                     content.split_once("</text>").map_or("", |(before, _)| before.rsplit('>').next().unwrap_or(""));
                 write!(page, "\n![{title}]({}/{file})\n", section.name)
             } else {
-                write!(page, "\n```text\n{}\n```\n", content.trim_end())
+                write!(page, "\n{}\n", content.trim_end())
             };
         }
     }
@@ -215,7 +215,7 @@ mod tests {
         for (file, content) in [
             ("io_uring/cpu.svg", "<svg><rect/><text x=\"1\">CPU time</text><text>more</text></svg>"),
             ("io_uring/other.png", ""),
-            ("atlas/map.txt", "a map\n\n"),
+            ("atlas/map.markdown", "| a map |\n\n"),
         ] {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
         }
         let page = text(folder.path()).unwrap();
         for words in
-            ["\n![CPU time](io_uring/cpu.svg)\n", "```text\na map\n```\n", "$ muxbench atlas --output results/atlas\n"]
+            ["\n![CPU time](io_uring/cpu.svg)\n", "\n\n| a map |\n", "$ muxbench atlas --output results/atlas\n"]
         {
             assert!(page.contains(words), "{words}: {page}");
         }

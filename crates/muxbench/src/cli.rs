@@ -43,7 +43,7 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench overload --p99 5ms               # beyond the capacity, and back
   muxbench advise --objective cpu --limit p99=2ms  # which architecture is best?
   muxbench atlas                            # which one wins under which traffic?
-  muxbench gate './old {port}' './new {port}' --service http --allow-exec  # is the new build slower?
+  muxbench gate './a {port}' './b {port}' --service http --path / --allow-exec  # is b slower than a?
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
   muxbench completions bash                 # shell completions

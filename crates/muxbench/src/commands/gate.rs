@@ -64,7 +64,7 @@ pub struct Args {
     limit: Vec<Tolerance>,
     /// Longest time of the run [default: 90s]
     ///
-    /// A decision needs three repeats, and the first one always runs
+    /// A decision needs three repeats. A budget without time for them is refused
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Write the result as JUnit XML, for CI systems

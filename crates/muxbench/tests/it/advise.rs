@@ -1,6 +1,6 @@
 //! Races: their answer, the experiment that confirms it, and wrong input.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Output;
 
@@ -100,7 +100,25 @@ fn wrong_input_of_a_race_names_a_remedy() {
     }
 }
 
+/// A second read of standard input would find no experiment, and fail with another error.
+fn piped_experiment_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("piped.toml");
+    let text = "name = \"piped\"\narchitectures = [\"epoll\"]\n[workload]\nconnections = 8\nrate = 400\n";
+    fs::write(&file, text).unwrap();
+    for (command, words) in [
+        ("advise - --arch epoll", "a race needs two servers"),
+        ("gate epoll mt - --budget 1s", "and a decision needs 3"),
+    ] {
+        let mut process = muxbench();
+        process.args(command.split(' ')).stdin(File::open(&file).unwrap()).current_dir(folder.path());
+        let error = String::from_utf8(process.output().unwrap().stderr).unwrap();
+        assert!(error.contains(words), "{command}: {error}");
+    }
+}
+
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(race_has_an_answer_and_an_experiment_that_confirms_it));
     cases.once(case!(wrong_input_of_a_race_names_a_remedy));
+    cases.once(case!(piped_experiment_is_read_once));
 }

@@ -206,7 +206,9 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Overload 
         _ => None,
     });
     let remedy = match search.as_ref().and_then(RateSearch::answer) {
-        Some(CapacityBound::AtLeast { client: true, .. }) => Some("give the client more CPUs (--client-cpus)"),
+        Some(CapacityBound::AtLeast { client: true, .. }) => {
+            Some("give the client more CPUs (--client-cpus), or each request more work (--simulated-work)")
+        }
         Some(CapacityBound::AtLeast { client: false, .. }) => Some("raise --to or --time-max"),
         Some(CapacityBound::Server { .. }) | None => None,
     };

@@ -8,6 +8,7 @@ use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark::MARK;
 use crate::format;
+use crate::list::grouped;
 use crate::model::overload::{Overload, Overloads, PulseFigures, other_errors};
 use crate::model::recovery::Recovery;
 
@@ -71,18 +72,28 @@ pub fn render(run: &Run, overloads: &Overloads, medium: Medium) -> String {
     medium.finished(lines.join("\n") + "\n")
 }
 
-/// Lists the problems of rows, each with the name of its server.
+/// Lists the problems of rows, each with the names of its servers.
 pub(crate) fn problems(rows: &[&Overload]) -> Vec<String> {
-    let of = |row: &&Overload| {
-        let name = row.architecture.clone();
-        row.problems.iter().map(move |problem| format!("{name}: {problem}")).collect::<Vec<_>>()
+    let each = rows.iter().flat_map(|row| row.problems.iter().map(move |it| (row.architecture.as_str(), it)));
+    let line = |alike: Vec<(&str, &String)>| {
+        let names: Vec<&str> = alike.iter().map(|(name, _)| *name).collect();
+        format!("{}: {}", format::listed(&names), alike[0].1)
     };
-    rows.iter().flat_map(of).collect()
+    grouped(each, |a, b| a.1 == b.1).into_iter().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_with_the_same_problem_share_a_line() {
+        let rows = Overloads::of(&testkit::overload_run()).unwrap().rows;
+        let other = Overload { architecture: "mt-pool".into(), ..rows[1].clone() };
+        let shown = problems(&[&rows[1], &rows[2], &other]);
+        assert!(shown.len() == 2 && shown[0].starts_with("mt and mt-pool: the capacity is only"), "{shown:?}");
+        assert!(shown[1].starts_with("mp: workload.connections"), "{shown:?}");
+    }
 
     #[test]
     fn overloads_fit_wide_and_narrow_terminals() {
