@@ -89,7 +89,7 @@ pub enum ProbeResult {
     Unmet,
     /// The trial exceeded a limit or missed its rate, and the client may be the cause.
     UnmetByTheClient,
-    /// Inconclusive: other processes took the server's CPUs, or the window had too few requests.
+    /// Inconclusive: other processes took the server's CPUs, the client paused, or the window had too few requests.
     #[serde(rename = "spoilt")]
     Disturbed,
     /// The trial did not finish.

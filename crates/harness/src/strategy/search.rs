@@ -29,6 +29,8 @@ const MEASURE_FACTOR_MAX: u64 = 10;
 const REQUESTS_MIN: f64 = 50.0;
 /// The number of consecutive failed trials that ends a search.
 const FAILURES_MAX: usize = 3;
+/// The number of consecutive probes of which the client may be the cause, so that it is the cause.
+const BLAMED_MIN: u32 = 3;
 /// The length of a slice, as a multiple of the longest limit. A queue with such response times settles within the guard.
 const SLICE_LIMITS: u64 = 100;
 const SLICE_NS_MIN: u64 = 100_000_000;
@@ -212,6 +214,22 @@ impl RateSearch<'_> {
     }
 }
 
+/// Marks probes of which the client may be the cause as disturbed, so that they are repeated, unless [`BLAMED_MIN`] follow each other.
+/// A pause of the host delays the client once. A client at its limit is late each time.
+fn excuse_the_client(probes: &mut [(f64, ProbeResult)]) {
+    let mut blamed = 0;
+    for (_, probe) in probes {
+        match probe {
+            ProbeResult::UnmetByTheClient if blamed + 1 < BLAMED_MIN => {
+                blamed += 1;
+                *probe = ProbeResult::Disturbed;
+            }
+            ProbeResult::Disturbed => {}
+            ProbeResult::Met | ProbeResult::Unmet | ProbeResult::UnmetByTheClient | ProbeResult::Failed => blamed = 0,
+        }
+    }
+}
+
 /// Returns all searches of a run in their present state.
 pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<RateSearch<'a>> {
     let searches = header.trials.len() as u32;
@@ -220,7 +238,8 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
         let mut search = Search::new(goal.bounds(first));
         let mut outcomes: Vec<_> = outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
         outcomes.sort_by_key(|outcome| outcome.index);
-        let probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.probe).collect();
+        let mut probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.probe).collect();
+        excuse_the_client(&mut probes);
         for (value, probe) in &probes {
             match probe {
                 ProbeResult::Met => search.add(*value, true),

@@ -302,6 +302,29 @@ fn limited_client_gives_a_lower_bound() {
 }
 
 #[test]
+fn client_that_pauses_does_not_hide_the_capacity() {
+    let header = header(goal());
+    let probed = std::cell::RefCell::new(std::collections::BTreeMap::new());
+    // In two of three probes of a server the client pauses.
+    let outcomes = search(&header, |name, rate| {
+        let mut probed = probed.borrow_mut();
+        let count = probed.entry(name.to_owned()).or_insert(0);
+        *count += 1;
+        match rate {
+            ..=5_000.0 => ProbeResult::Met,
+            _ if *count % 3 > 0 => ProbeResult::UnmetByTheClient,
+            ..=7_000.0 => ProbeResult::Met,
+            _ => ProbeResult::Unmet,
+        }
+    });
+    for search in searches(&header, &goal(), &outcomes) {
+        let Some(CapacityBound::Server { interval, .. }) = search.answer() else { panic!("{:?}", search.answer()) };
+        assert!(interval.low <= 7_000.0 && 7_000.0 <= interval.high, "{interval:?}");
+        assert!(search.probes.iter().all(|(_, probe)| *probe != ProbeResult::UnmetByTheClient));
+    }
+}
+
+#[test]
 fn searches_end_at_the_time_limit_or_on_failures() {
     let short = SearchGoal { time_max_ns: 10_000_000_000, ..goal() };
     let header = header(short.clone());
