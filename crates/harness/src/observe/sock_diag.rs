@@ -171,7 +171,8 @@ fn state(socket: &InetResponse) -> Option<SocketState> {
         id: u64::from_ne_bytes(socket.header.socket_id.cookie),
         received: Volume { bytes, segments: info.data_segs_in.into(), turns: 0 },
         sent: Volume { bytes: unrepeated, segments: info.data_segs_out.into(), turns: 0 },
-        round_trip_ns: u64::from(info.rtt) * 1_000,
+        // Acknowledgements that wait for data raise the kernel's mean by tens of milliseconds. Without a minimum, all bits are set.
+        round_trip_ns: Some(info.min_rtt).filter(|us| *us < u32::MAX).map_or(0, |us| u64::from(us) * 1_000),
         is_awaiting: info.last_data_recv < info.last_data_sent,
         segment_max: (info.advmss, info.snd_mss),
     })
