@@ -21,4 +21,4 @@ pub use runs::{
     other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
 };
 pub use threads::Threads;
-pub use values::{Sessions, Values, record_of, run_of_values};
+pub use values::{Sessions, Values, record_of, run_of_values, verdict_with};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use harness::model::{Run, Trial, TrialRecord, VerdictKind};
+use harness::model::{Bound, Check, Run, Trial, TrialRecord, Verdict, VerdictKind};
 use harness::spec::interleave::Interleave;
 use load::report::{ChurnReport, Measured, PARTS, StreamReport};
 use server::Moved;
@@ -14,6 +14,22 @@ use crate::threads::Threads;
 
 /// The length of a window: an eighth of it takes 10 s, so that counts give rates to a tenth.
 const WINDOW_NS: u64 = 80_000_000_000;
+
+/// Returns a verdict with one check, which decides it.
+pub fn verdict_with(kind: VerdictKind, check: &str) -> Verdict {
+    let check = Check {
+        name: check.into(),
+        value: 1.0,
+        limit: 0.0,
+        bound: Bound::AtMost,
+        unit: String::new(),
+        p_value: None,
+        p_value_min: None,
+        passed: kind == VerdictKind::Valid,
+        decides: kind,
+    };
+    Verdict { kind, reason: "made up".into(), checks: vec![check] }
+}
 
 /// The values of a trial.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::interleave::compare;
 use super::numbers::Numbers;
-use super::process::{answer, muxbench};
+use super::process::{COMPARED, answer, muxbench};
 use super::spread::{Bound, Spread};
 
 /// Options of the bench.
@@ -66,7 +66,7 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
         let started = Instant::now();
         let flags = format!("{traffic} --arch {} --budget {}", args.arch, args.budget);
         let advice: Advice =
-            answer(Command::new(&binary).args(["advise", "--json", "--quiet"]).args(flags.split(' ')))?;
+            answer(Command::new(&binary).args(["advise", "--json", "--quiet"]).args(flags.split(' ')), COMPARED)?;
         let advise_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
         let phases = format!("--repeats {count} --ramp 100ms --warm-up 200ms --measure {}s", args.seconds);

@@ -10,7 +10,7 @@ use load::config::{HttpTarget, HttpTraffic};
 use serde_json::Value;
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, Server, answer, closed_config, load_report, muxbench};
+use super::process::{CLIENT_CPU, COMPARED, Server, answer, closed_config, load_report, muxbench};
 use super::spread::{Bound, rounds};
 
 /// The path of the requests, with its content of 1 KiB.
@@ -69,7 +69,7 @@ fn closed_rate_per_s(server: &Server) -> anyhow::Result<f64> {
 fn measure(binary: &Path, command: &str, target: &str, flags: &[&str]) -> anyhow::Result<Value> {
     let mut program = Command::new(binary);
     program.args([command, "--target", target, "--json", "--quiet", "--cpus", &CLIENT_CPU.to_string()]).args(flags);
-    answer(program.args(["--connections", "100"]))
+    answer(program.args(["--connections", "100"]), COMPARED)
 }
 
 fn capacity(binary: &Path, target: &str, p99_ms: f64) -> anyhow::Result<f64> {

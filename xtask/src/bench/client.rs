@@ -9,7 +9,7 @@ use load::config::Timestamps;
 use load::report::samples;
 use load::tools::cost;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, Server, answer, config, load_report, muxbench};
+use super::process::{CLIENT_CPU, COMPARED, CONNECTIONS, Server, answer, config, load_report, muxbench};
 use super::spread::{Bound, Spread, rounds};
 
 pub(super) fn send_delay(count: usize) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn timestamps(count: usize) -> anyhow::Result<()> {
 pub(super) fn memory() -> anyhow::Result<()> {
     let mut command = Command::new(muxbench()?);
     command.args(["compare", "--arch", "select,poll,epoll", "--connections", "5000", "--repeats", "1"]);
-    let result: serde_json::Value = answer(command.args(["--json", "--quiet"]))?;
+    let result: serde_json::Value = answer(command.args(["--json", "--quiet"]), COMPARED)?;
     println!("user memory per connection in bytes, 5000 connections");
     for trial in result["trials"].as_array().context("`compare` reports no trials")? {
         let architecture = trial["trial"]["architecture"].as_str().unwrap_or_default();

@@ -110,18 +110,22 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Runs a command of muxbench that prints JSON, with a temporary folder for its results, and returns the JSON. The status does not
-/// matter: it may stand for a slower build, or for no valid trial.
-pub fn answer<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
+/// The statuses of commands that compare or search: done, and no trial is valid.
+pub const COMPARED: &[i32] = &[0, 3];
+
+/// Runs a command of muxbench that prints JSON, with a temporary folder for its results, and returns the JSON. `statuses` are those
+/// with a result.
+pub fn answer<T: DeserializeOwned>(command: &mut Command, statuses: &[i32]) -> anyhow::Result<T> {
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     command.arg("--output").arg(folder.path().join("run"));
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))
+    ensure!(output.status.code().is_some_and(|code| statuses.contains(&code)), "{command:?}: {}", output.status);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))
 }
 
 /// Runs `muxbench compare --json` and returns the row of its only architecture.
 pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value> {
-    let mut result: serde_json::Value = answer(&mut command)?;
+    let mut result: serde_json::Value = answer(&mut command, COMPARED)?;
     let row = result["summary"]["comparisons"][0]["rows"][0].take();
     ensure!(row["verdict"] != "failed", "{command:?}: {}", row["reasons"]);
     Ok(row)
@@ -150,7 +154,7 @@ pub fn comparisons<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result
     struct Summary<T> {
         comparisons: Vec<T>,
     }
-    let output: Output<T> = answer(command)?;
+    let output: Output<T> = answer(command, COMPARED)?;
     Ok(output.summary.comparisons)
 }
 

@@ -79,11 +79,10 @@ pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
     let time =
         |q: f64, percentile| load.filter(|load| !load.is_client_tail(q)).and_then(|_| of(Figure::Service(percentile)));
     let value = match figure {
-        // A build that fails when its clients leave is no better than one that answers no request.
-        GateFigure::Errors if verdict.is_unfinished() => Some(1.0),
-        // Without a report of the client, all requests have failed.
+        // In a trial that did not finish all requests have failed, although a server that fails when its clients leave has a report.
         GateFigure::Errors => {
-            Some(load.map_or(1.0, |load| load.errors.total() as f64 / load.planned.max(1) as f64).min(1.0))
+            let finished = load.filter(|_| !verdict.is_unfinished());
+            Some(finished.map_or(1.0, |load| load.errors.total() as f64 / load.planned.max(1) as f64).min(1.0))
         }
         _ if !is_usable => None,
         GateFigure::P50 => time(0.5, Percentile::P50),

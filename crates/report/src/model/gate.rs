@@ -298,7 +298,7 @@ pub(crate) fn signed(change: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::{Bound, Check, Verdict};
+    use harness::model::Verdict;
 
     use super::*;
 
@@ -356,19 +356,8 @@ mod tests {
     /// Lets each trial of the new build fail by a check, without errors.
     fn fail_check(run: &mut Run) {
         fail(run, true);
-        let check = Check {
-            name: "plausible figures".into(),
-            value: 1.0,
-            limit: 0.0,
-            bound: Bound::AtMost,
-            unit: String::new(),
-            p_value: None,
-            p_value_min: None,
-            passed: false,
-            decides: VerdictKind::Failed,
-        };
         let failed = run.records.iter_mut().filter(|record| record.verdict.kind == VerdictKind::Failed);
-        failed.for_each(|record| record.verdict.checks.push(check.clone()));
+        failed.for_each(|record| record.verdict.checks = testkit::verdict_with(VerdictKind::Failed, "made up").checks);
     }
 
     #[test]

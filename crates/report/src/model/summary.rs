@@ -408,24 +408,10 @@ fn rank(rows: &mut [Row], more_is_better: bool) {
 #[cfg(test)]
 mod tests {
     use VerdictKind::*;
-    use harness::model::{Bound, Check};
+    use harness::model::Check;
+    use testkit::verdict_with as with;
 
     use super::*;
-
-    fn with(kind: VerdictKind, check: &str) -> Verdict {
-        let check = Check {
-            name: check.into(),
-            value: 1.0,
-            limit: 0.0,
-            bound: Bound::AtMost,
-            unit: String::new(),
-            p_value: None,
-            p_value_min: None,
-            passed: kind == Valid,
-            decides: kind,
-        };
-        Verdict { kind, reason: "made up".into(), checks: vec![check] }
-    }
 
     #[test]
     fn minority_disturbed_by_the_host_leaves_row_valid() {
