@@ -120,7 +120,8 @@ pub fn units(data: &[u8]) {
         assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
         assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
     }
-    let _ = (read::<units::Limit>(text), read::<spec::network::Network>(text), read::<wire::http::client::Url>(text));
+    let _ = (read::<units::TimeLimit>(text), read::<spec::network::Network>(text));
+    let _ = read::<wire::http::client::Url>(text);
     for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
         let _ = harness::fleet::launcher::membership_in(&|name| match name {
             _ if name == engine[0] => Some("1".into()),

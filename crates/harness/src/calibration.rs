@@ -151,7 +151,7 @@ struct Request {
 }
 
 /// The measurement of one hold in one round.
-struct Trial {
+struct HoldTrial {
     requests: Vec<Request>,
     send_delay_p99_ns: f64,
     client: String,
@@ -164,7 +164,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
     let holds: Vec<Hold> = [null].into_iter().chain(settings.holds.iter().copied()).collect();
     let total = holds.len() * settings.rounds as usize;
     // Indexed by hold, then by round.
-    let mut trials: Vec<Vec<Trial>> = holds.iter().map(|_| Vec::new()).collect();
+    let mut trials: Vec<Vec<HoldTrial>> = holds.iter().map(|_| Vec::new()).collect();
     for round in 0..settings.rounds {
         for (at, &hold) in holds.iter().enumerate() {
             on_trial(round as usize * holds.len() + at, total, hold);
@@ -182,7 +182,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
     })
 }
 
-fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
+fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<HoldTrial> {
     let seed = settings.load.seed.wrapping_add(round);
     let load = &settings.load;
     let reflector = Reflector::start(load.transport(), &load.service, Some(settings.server_cpu), hold.draws(seed))?;
@@ -204,7 +204,7 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     let word = |value: serde_json::Result<serde_json::Value>| {
         value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     };
-    Ok(Trial {
+    Ok(HoldTrial {
         requests: matched(&samples, &held)
             .context("the server's log lacks requests of the client; report this bug with your command")?,
         send_delay_p99_ns: report.send_delay.distribution.p99_ns as f64,
@@ -230,7 +230,7 @@ fn matched(samples: &[Sample], held: &[HeldRequest]) -> Option<Vec<Request>> {
     Some(requests)
 }
 
-fn condition(hold: Hold, trials: &[Trial], null: &[Trial]) -> Condition {
+fn condition(hold: Hold, trials: &[HoldTrial], null: &[HoldTrial]) -> Condition {
     let all = || trials.iter().flat_map(|trial| &trial.requests);
     let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time);
     let has_kernel = all().any(|request| request.kernel_ns.is_some());
@@ -246,8 +246,8 @@ fn condition(hold: Hold, trials: &[Trial], null: &[Trial]) -> Condition {
     }
 }
 
-fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>) -> Recovered {
-    let rest = |trial: &Trial| -> Vec<f64> {
+fn recovered(trials: &[HoldTrial], null: &[HoldTrial], time: fn(&Request) -> Option<f64>) -> Recovered {
+    let rest = |trial: &HoldTrial| -> Vec<f64> {
         trial.requests.iter().filter_map(|request| Some(time(request)? - request.held_ns)).collect()
     };
     // Use the round trip of the same round, because the speed of a machine changes from minute to minute.
@@ -301,13 +301,13 @@ mod tests {
     }
 
     /// Returns trials of a client with an error of `wrong_ns`, and a round trip of 5 µs ± 1 µs.
-    fn made_up(held_ns: f64, wrong_ns: f64) -> Vec<Trial> {
+    fn made_up(held_ns: f64, wrong_ns: f64) -> Vec<HoldTrial> {
         let request = |at: u32| {
             let client_ns = 5_000.0 + held_ns + wrong_ns + f64::from(at % 11) * 200.0 - 1_000.0;
             Request { held_ns, client_ns, kernel_ns: None }
         };
         let trial =
-            || Trial { requests: (0..1_100).map(request).collect(), send_delay_p99_ns: 0.0, client: String::new() };
+            || HoldTrial { requests: (0..1_100).map(request).collect(), send_delay_p99_ns: 0.0, client: String::new() };
         (0..3).map(|_| trial()).collect()
     }
 

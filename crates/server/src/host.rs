@@ -28,6 +28,7 @@ use crate::socket::{self, ports};
 use crate::spec::accept::Accept;
 use crate::spec::mechanism::{BusyPolls, Family};
 use crate::spec::model::PerConnection;
+use crate::spec::options::Options;
 use crate::spec::tls::Tls;
 
 /// The number of counter slots in models without a thread or process per connection; more threads get more slots.
@@ -272,10 +273,10 @@ impl Server {
                         return Ok(());
                     }
                 }
+                let read_budget_bytes = config.read_budget_bytes.of(&config.service);
                 let context = ServerContext {
                     listener: &state.sockets[0],
                     sockets: &state.sockets,
-                    accept: config.accept,
                     model: config.architecture.model,
                     stop: state.stop.as_fd(),
                     stopper: state.stopper.as_fd(),
@@ -290,11 +291,7 @@ impl Server {
                     threads: config.architecture.threads,
                     cpus: &config.stage_cpus,
                     connections_max: config.connections_max as usize,
-                    read_budget: config.read_budget_bytes.of(&config.service),
-                    controllers: config.controllers,
-                    stall: config.stall,
-                    datagrams: config.datagrams,
-                    busy_poll: config.busy_poll,
+                    options: Options { read_budget_bytes, ..config.options() },
                     socket_poll,
                     started,
                 };

@@ -41,7 +41,7 @@ mod sync;
 mod token;
 
 pub use architecture::Architecture;
-pub use config::{Options, ServeConfig, ServerSpec};
+pub use config::{ServeConfig, ServerSpec};
 pub use external::config::{ConfigFile, ExternalConfig};
 #[cfg(target_os = "linux")]
 pub use external::process_tag::ProcessTag;
@@ -58,6 +58,7 @@ pub use spec::busy_poll::BusyPoll;
 pub use spec::controllers::{AdmissionControl, BatchControl, Controllers, PoolControl};
 pub use spec::datagrams::DatagramOptions;
 pub use spec::model::{StageCpus, Threads};
+pub use spec::options::Options;
 pub use spec::read_budget::ReadBudget;
 pub use spec::stall::Stall;
 pub use spec::tls::{CertificateFiles, Tls};

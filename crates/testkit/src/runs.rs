@@ -10,7 +10,7 @@ use harness::model::{
 use harness::spec::Experiment;
 use harness::spec::interleave::Interleave;
 use harness::strategy;
-use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Think, Transport};
+use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
 use load::report::{
     BlockReport, ClosedReport, DatagramReport, EIGHTHS, Hardware, KernelReport, LoadReport, Measured, Outstanding,
     PARTS, SliceReport, StreamReport,
@@ -40,26 +40,14 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
     let phases = Phases { ramp_ns: 1, warm_up_ns: 2, measure_ns: 1_000_000_000, cool_down_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let architecture: server::Architecture = architecture.parse().unwrap();
-    let workload = Workload {
-        service: service.clone(),
-        transport: harness::spec::transport::Transport::Tcp,
-        network: None,
+    let load = LoadConfig {
         connections,
         rate_per_s: Some(200.0),
-        profile: None,
-        trace: None,
-        schedule: Schedule::SlotRandom,
-        think: Think::default(),
-        pipeline: 1,
-        kv: None,
-        http: None,
-        tls: None,
-        requests_per_connection: None,
-        active: 1.0,
-        idle: 0,
-        popularity: Popularity::Uniform,
-        work: None,
         phases,
+        cpus: vec![1],
+        seed: 7,
+        timeout_ns: 1,
+        ..LoadConfig::new(address, service.clone())
     };
     Trial {
         is_placebo: false,
@@ -67,23 +55,15 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
         index,
         repeat,
         architecture: architecture.into(),
-        workload,
+        workload: Workload::new(&load),
         serve: ServerSpec::Ours(ServeConfig {
             accept: server::Accept::default(),
             listen: address.into(),
             cpus: vec![0],
             connections_max: connections,
-            ..ServeConfig::new(architecture, service.clone())
+            ..ServeConfig::new(architecture, service)
         }),
-        load: LoadConfig {
-            connections,
-            rate_per_s: Some(200.0),
-            phases,
-            cpus: vec![1],
-            seed: 7,
-            timeout_ns: 1,
-            ..LoadConfig::new(address, service)
-        },
+        load,
         infeasible: Vec::new(),
     }
 }

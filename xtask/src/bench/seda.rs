@@ -23,7 +23,7 @@ pub struct Seda {
     /// Architectures of the check `stages`, with commas, the one to compare with first
     #[arg(long, value_delimiter = ',', default_value = "epoll,amped:1+2/epoll,seda:2+4/epoll,seda-s:2/epoll")]
     arch: Vec<String>,
-    /// The window of each measurement, in seconds
+    /// The window of each server, in seconds
     #[arg(long, default_value_t = 4)]
     seconds: u64,
 }
@@ -113,12 +113,10 @@ pub(super) fn run(count: usize, args: &Seda) -> anyhow::Result<()> {
 
 /// Runs the architectures interleaved, and returns the figures of each.
 fn compare(binary: &Path, args: &Seda, workload: &str) -> anyhow::Result<Vec<Figures>> {
-    // Each architecture gets its share of the window.
-    let window_s = args.seconds * args.arch.len() as u64;
     let mut command = Command::new(binary);
     command.args(["compare", "--json", "--quiet", "--arch", &args.arch.join(","), "--repeats", "1"]);
     command.args(["--request", "128B", "--response", "128B", "--ramp", "300ms", "--warm-up", "700ms"]);
-    command.args(["--measure", &format!("{window_s}s")]);
+    command.args(["--measure", &format!("{}s", args.seconds)]);
     let comparisons: Vec<Comparison> = comparisons(command.args(workload.split(' ')))?;
     let rows = comparisons.into_iter().next().context("no comparison")?.rows;
     let figures = |name: &String| {

@@ -29,14 +29,14 @@ pub const MAGIC: &[u8; 4] = b"PAR1";
 pub struct Table<F> {
     file: F,
     /// The columns in the order of the schema.
-    pub columns: Vec<Column>,
+    pub columns: Vec<SchemaColumn>,
     /// The groups of rows.
     pub groups: Vec<Group>,
 }
 
 /// A column of a schema.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
+pub struct SchemaColumn {
     /// The name.
     pub name: String,
     /// The type of the values; `None` if muxbench cannot decode them.
@@ -109,7 +109,7 @@ fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<
 }
 
 /// Returns the columns of a footer's schema; `None` if columns are nested or repeated.
-fn columns(footer: &Structure<'_>) -> Option<Vec<Column>> {
+fn columns(footer: &Structure<'_>) -> Option<Vec<SchemaColumn>> {
     let mut schema = footer.structures(2)?;
     let count = schema.next()?.count(5)?;
     let columns = schema.map(|element| {
@@ -121,14 +121,14 @@ fn columns(footer: &Structure<'_>) -> Option<Vec<Column>> {
         };
         let kind = element.number(1)?;
         is_leaf.then_some(())?;
-        Some(Column {
+        Some(SchemaColumn {
             name: String::from_utf8_lossy(element.bytes(4)?).into_owned(),
             kind: Kind::of(kind),
             is_optional,
             unit_ns: unit_ns(&element),
         })
     });
-    let columns: Vec<Column> = columns.collect::<Option<_>>()?;
+    let columns: Vec<SchemaColumn> = columns.collect::<Option<_>>()?;
     (columns.len() == count).then_some(columns)
 }
 

@@ -16,7 +16,7 @@ use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
 use super::marks::{Mark, Observations};
-use super::server::{Listening, SERVER_TIMEOUT, Server};
+use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 use crate::fleet::{self, Fleet};
 use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
@@ -35,7 +35,7 @@ pub(super) struct Contestant<'a> {
     /// The file for its samples.
     pub(super) samples: PathBuf,
     pub(super) observations: Observations,
-    server: Option<Server<'a>>,
+    server: Option<RunningServer<'a>>,
     /// Exists until the server has ended, and is removed with everything in it.
     folder: Option<PrivateFolder>,
     order: Option<LoadOrder>,
@@ -53,7 +53,7 @@ impl<'a> Contestant<'a> {
         slices.is_some_and(|slices| slices.overrun as f64 > share_max * slices.measured_rounds() as f64)
     }
 
-    fn server(&mut self) -> &mut Server<'a> {
+    fn server(&mut self) -> &mut RunningServer<'a> {
         self.server.as_mut().expect("the server has started")
     }
 }
@@ -132,7 +132,7 @@ impl<'a> HeatRun<'a, '_> {
         let config = address.into_iter().fold(trial.serve.clone(), ServerSpec::listening_on);
         let config = folder.into_iter().fold(config, |config, folder| config.with_dir(folder.path()));
         let process = launch.server(&config, testbed.map(Testbed::server))?;
-        let server = contestant.server.insert(Server { process, stop });
+        let server = contestant.server.insert(RunningServer { process, stop });
 
         let start_timeout = match &trial.serve {
             ServerSpec::Ours(_) | ServerSpec::Target(_) => SERVER_TIMEOUT,
@@ -335,7 +335,7 @@ fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
 }
 
 /// Ends the processes that an external server left behind: a killed supervisor cannot end them.
-fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
+fn end_leftovers(trial: &Trial, server: &RunningServer<'_>) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     if matches!(trial.serve, ServerSpec::External(_)) {
         return super::leftovers::end_all_of(server.process.pid());

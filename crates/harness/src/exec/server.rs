@@ -25,7 +25,7 @@ const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
 #[error("the server: {0}")]
 struct ServerFailed(String);
 
-pub(super) struct Server<'a> {
+pub(super) struct RunningServer<'a> {
     pub(super) process: Box<dyn Process<ServerEvent>>,
     pub(super) stop: &'a Stop,
 }
@@ -40,7 +40,7 @@ pub(super) struct Listening {
     pub(super) snapshot: Snapshot,
 }
 
-impl Server<'_> {
+impl RunningServer<'_> {
     /// Waits until the server listens.
     pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<Listening> {
         match self.process.wait_event(self.stop, Instant::now() + timeout)? {
@@ -128,10 +128,10 @@ mod tests {
     use crate::exec::fake;
     use crate::process::child::Child;
 
-    fn shell<'a>(script: &str, stop: &'a Stop) -> Server<'a> {
+    fn shell<'a>(script: &str, stop: &'a Stop) -> RunningServer<'a> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Server { process: Box::new(Child::start("the server", command, &42).unwrap()), stop }
+        RunningServer { process: Box::new(Child::start("the server", command, &42).unwrap()), stop }
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
 /// The groups of interleaved trials that a reference links: for each heat with a reference, the indices of the reference and of
 /// the trial that it repeats.
 #[derive(Clone, Debug, Default)]
-pub struct Links(BTreeMap<u32, [u32; 2]>);
+pub struct HeatLinks(BTreeMap<u32, [u32; 2]>);
 
-impl Links {
+impl HeatLinks {
     /// Finds the links between trials of a run.
     pub fn of<'a>(trials: impl Iterator<Item = &'a Trial> + Clone) -> Self {
         let original = |reference: &Trial| trials.clone().find(|it| reference.is_reference_of(it));
@@ -87,13 +87,13 @@ impl Links {
 /// The blocks of a run's trials, with the groups of interleaved trials linked.
 pub struct RunBlocks<'a> {
     records: &'a [TrialRecord],
-    links: Links,
+    links: HeatLinks,
 }
 
 impl<'a> RunBlocks<'a> {
     /// The blocks of these records, which are all of a run.
     pub fn new(records: &'a [TrialRecord]) -> Self {
-        Self { records, links: Links::of(records.iter().map(|record| &record.trial)) }
+        Self { records, links: HeatLinks::of(records.iter().map(|record| &record.trial)) }
     }
 
     /// Returns the blocks of a figure in several trials.

@@ -75,6 +75,32 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Returns the traffic of a load over TCP and loopback, without TLS and simulated work. Stored trials repeat it, so this
+    /// copies the fields.
+    pub fn new(load: &LoadConfig) -> Self {
+        Self {
+            service: load.service.clone(),
+            transport: Transport::default(),
+            tls: None,
+            network: None,
+            connections: load.connections,
+            rate_per_s: load.rate_per_s,
+            profile: load.profile.clone(),
+            trace: load.trace.clone(),
+            schedule: load.schedule,
+            think: load.think,
+            requests_per_connection: load.requests_per_connection,
+            pipeline: load.pipeline,
+            kv: load.kv.clone(),
+            http: load.http.clone(),
+            active: load.active,
+            idle: load.idle,
+            popularity: load.popularity,
+            work: None,
+            phases: load.phases,
+        }
+    }
+
     /// Returns the plural noun for the targets: connections, or ports for datagrams.
     pub fn targets(&self) -> &'static str {
         if self.service.ports().is_some() { "ports" } else { "connections" }

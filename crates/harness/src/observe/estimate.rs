@@ -68,9 +68,9 @@ pub struct Requests {
     /// The requests per second.
     pub rate_per_s: f64,
     /// The requests' size.
-    pub request: Message,
+    pub request: MessageSize,
     /// The responses' size.
-    pub response: Message,
+    pub response: MessageSize,
     /// The share of the requests on connections that opened or ended in the window.
     pub short_lived_share: f64,
     /// The mean number of requests on connections that both opened and ended in the window.
@@ -79,7 +79,7 @@ pub struct Requests {
 
 /// The messages in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Message {
+pub struct MessageSize {
     /// The mean size in bytes.
     pub bytes: f64,
     /// Whether all messages have this size.
@@ -123,7 +123,7 @@ impl Counter {
     }
 
     /// Describes the messages by their moves, and by pairs of volume and number of messages, one pair for each connection.
-    fn message(self, moves: &Moves, connections: &[(Volume, u64)]) -> Message {
+    fn message(self, moves: &Moves, connections: &[(Volume, u64)]) -> MessageSize {
         let (mut total, mut all) = (Volume::default(), 0_u64);
         for (volume, count) in connections {
             total += *volume;
@@ -136,7 +136,7 @@ impl Counter {
             if let Some(sizes) = messages.sizes() {
                 let bytes = messages.bytes() as f64 / sizes.count as f64;
                 let is_constant = sizes.min_bytes == sizes.max_bytes;
-                return Message { bytes, is_constant, segments, sizes: Some(sizes) };
+                return MessageSize { bytes, is_constant, segments, sizes: Some(sizes) };
             }
         }
         let mean = total.bytes as f64 / all as f64;
@@ -149,7 +149,7 @@ impl Counter {
             None => connections.len() >= CONNECTIONS_MIN && same as f64 >= SAME_MIN * connections.len() as f64,
         };
         let bytes = if is_constant { size as f64 } else { mean };
-        Message { bytes, is_constant, segments, sizes: None }
+        MessageSize { bytes, is_constant, segments, sizes: None }
     }
 }
 
@@ -277,7 +277,7 @@ fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec
              capture (--pcap) separates messages.",
         );
     }
-    let has_single_sizes = |message: &Message| message.is_constant || message.sizes.is_some();
+    let has_single_sizes = |message: &MessageSize| message.is_constant || message.sizes.is_some();
     if !(has_single_sizes(&requests.request) && has_single_sizes(&requests.response)) {
         add("Single sizes: sizes vary, and only their means are known.");
     }
@@ -324,8 +324,8 @@ mod tests {
         let observed = observed(&traffic([50, 60, 0, 70]));
         let requests = observed.requests.unwrap();
         assert_eq!((requests.count, requests.rate_per_s), (180, 18.0));
-        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
-        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
+        assert_eq!(requests.request, MessageSize { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
+        assert_eq!(requests.response, MessageSize { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         let Connections { persistent, moved, active_share, .. } = observed.connections;
         assert_eq!((persistent, moved, active_share), (4, 3, Some(0.75)));
         assert_eq!(observed.round_trip_ns, Some(60));
@@ -379,8 +379,8 @@ mod tests {
         let observed = observed(&traffic);
         let requests = observed.requests.unwrap();
         assert_eq!((requests.per_connection, requests.short_lived_share), (Some(3.0), 49.0 / 50.0));
-        assert_eq!(requests.request, Message { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
-        assert_eq!(requests.response, Message { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
+        assert_eq!(requests.request, MessageSize { bytes: 128.0, is_constant: true, segments: 1.0, sizes: None });
+        assert_eq!(requests.response, MessageSize { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         assert_eq!((observed.connections.opened, observed.connections.ended), (48, 49));
         assert_eq!(observed.pause_mean_ns, None);
     }

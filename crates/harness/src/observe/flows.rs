@@ -61,9 +61,9 @@ fn main_port(file: &Path) -> anyhow::Result<NonZeroU16> {
     }
 }
 
-/// The side of a connection.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum Endpoint {
     Client,
     Server,
 }
@@ -71,7 +71,7 @@ enum Side {
 /// Data of one side, until the other side sends data.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    side: Side,
+    side: Endpoint,
     bytes: u64,
     last_ns: u64,
 }
@@ -94,7 +94,7 @@ impl Flow {
     }
 
     /// Returns the bytes of a packet that no earlier packet had.
-    fn new_bytes(&mut self, side: Side, packet: &Packet) -> u32 {
+    fn new_bytes(&mut self, side: Endpoint, packet: &Packet) -> u32 {
         let next = &mut self.next[side as usize];
         let end = packet.sequence.wrapping_add(packet.bytes);
         // Sequence numbers wrap, so only their difference has an order.
@@ -144,15 +144,15 @@ impl Flows {
     pub fn add(&mut self, packet: &Packet) {
         let Packet { at_ns, source, destination, .. } = *packet;
         let (key, side) = if destination.port() == self.port.get() {
-            ((source, destination), Side::Client)
+            ((source, destination), Endpoint::Client)
         } else if source.port() == self.port.get() {
-            ((destination, source), Side::Server)
+            ((destination, source), Endpoint::Server)
         } else {
             return;
         };
         let (first, last) = self.window.unwrap_or((at_ns, at_ns));
         self.window = Some((first.min(at_ns), last.max(at_ns)));
-        let opens = packet.syn && side == Side::Client;
+        let opens = packet.syn && side == Endpoint::Client;
         let is_reused = |flow: &Flow| flow.connection.has_ended || flow.is_established();
         if opens && self.connections.get(&key).is_some_and(is_reused) {
             self.earlier.extend(self.connections.remove(&key));
@@ -166,7 +166,7 @@ impl Flows {
             }
             return;
         }
-        if side == Side::Client
+        if side == Endpoint::Client
             && packet.ack
             && let Some(opening_ns) = flow.opening_ns.take()
         {
@@ -187,13 +187,13 @@ impl Flows {
     }
 
     /// Adds data to the turn of its side. Data of the other side ends a turn, which is a message.
-    fn take_data(&mut self, key: (SocketAddr, SocketAddr), side: Side, at_ns: u64, bytes: u64) {
+    fn take_data(&mut self, key: (SocketAddr, SocketAddr), side: Endpoint, at_ns: u64, bytes: u64) {
         let Some(flow) = self.connections.get_mut(&key) else { return };
-        if side == Side::Server && flow.turn.is_none() && !flow.connection.is_new {
+        if side == Endpoint::Server && flow.turn.is_none() && !flow.connection.is_new {
             // The capture lacks the request.
             return;
         }
-        let volume = if side == Side::Client { &mut flow.connection.received } else { &mut flow.connection.sent };
+        let volume = if side == Endpoint::Client { &mut flow.connection.received } else { &mut flow.connection.sent };
         let is_new_turn = flow.turn.is_none_or(|turn| turn.side != side);
         *volume += Volume { bytes, segments: 1, turns: is_new_turn.into() };
         match &mut flow.turn {
@@ -206,8 +206,8 @@ impl Flows {
                 let Some(ended) = ended else { return };
                 let gap_ns = at_ns.saturating_sub(ended.last_ns);
                 match ended.side {
-                    Side::Client => self.services.record(gap_ns),
-                    Side::Server => self.pauses.record(gap_ns),
+                    Endpoint::Client => self.services.record(gap_ns),
+                    Endpoint::Server => self.pauses.record(gap_ns),
                 }
                 self.count(ended);
             }
@@ -215,7 +215,7 @@ impl Flows {
     }
 
     fn count(&mut self, turn: Turn) {
-        let moves = if turn.side == Side::Client { &mut self.received } else { &mut self.sent };
+        let moves = if turn.side == Endpoint::Client { &mut self.received } else { &mut self.sent };
         moves.add(turn.bytes);
     }
 

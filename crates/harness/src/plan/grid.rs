@@ -1,7 +1,7 @@
 //! Grids of traffic: an experiment for each combination of values, in an order whose beginning covers the grid coarsely.
 
 use crate::spec::units::{Size, Work};
-use crate::spec::{Experiment, OneOrMany, Workload};
+use crate::spec::{Experiment, OneOrMany, WorkloadSpec};
 
 /// Values of the settings that an experiment has only once. An empty list keeps the experiment's value.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct GridValues {
 }
 
 /// Sets a workload to one value of a dimension.
-type Setter = Box<dyn Fn(&mut Workload)>;
+type Setter = Box<dyn Fn(&mut WorkloadSpec)>;
 
 /// Returns the experiments of a grid, each with one workload. Each next one is as far as possible from those before it.
 pub fn cells(experiment: &Experiment, more: &GridValues) -> Vec<Experiment> {
@@ -45,8 +45,9 @@ fn one<T>(value: T) -> OneOrMany<T> {
     OneOrMany(vec![value])
 }
 
-fn dimension<T: Clone + 'static>(values: &[T], set: fn(&mut Workload, T)) -> Vec<Setter> {
-    values.iter().cloned().map(|value| Box::new(move |it: &mut Workload| set(it, value.clone())) as Setter).collect()
+fn dimension<T: Clone + 'static>(values: &[T], set: fn(&mut WorkloadSpec, T)) -> Vec<Setter> {
+    let setter = |value: T| Box::new(move |it: &mut WorkloadSpec| set(it, value.clone())) as Setter;
+    values.iter().cloned().map(setter).collect()
 }
 
 /// Returns all places of a grid with these lengths. The first place is followed by the place farthest from it, and then always by

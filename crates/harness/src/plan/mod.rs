@@ -35,7 +35,7 @@ use crate::spec::network::Network;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
-use servers::Found;
+use servers::ServerFacts;
 
 /// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.
 const OVERHEAD_NS: u64 = 200_000_000;
@@ -90,14 +90,14 @@ impl Plan {
     }
 }
 
-/// Returns the estimated duration of a trial in nanoseconds. The servers of a window start together.
+/// Returns the estimated duration of a trial in nanoseconds. The servers of a heat share its window, but start one after the other.
 pub fn duration_ns(trial: &Trial) -> u64 {
     let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
-    let shared = trial.load.window_ns().end
-        + OVERHEAD_NS
-        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS)
-        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS;
-    shared / contestants + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
+    let shared = trial.load.window_ns().end + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
+    let own = OVERHEAD_NS
+        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
+        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS);
+    shared / contestants + own
 }
 
 /// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, a
@@ -185,31 +185,17 @@ fn network(experiment: &Experiment) -> Option<Network> {
 
 fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
     Workload {
-        service: load.service.clone(),
-        kv: load.kv.clone(),
-        http: load.http.clone(),
-        tls: experiment.workload.tls.clone(),
         transport: experiment.workload.transport,
+        tls: experiment.workload.tls.clone(),
         network: network(experiment),
-        connections: load.connections,
-        rate_per_s: load.rate_per_s,
-        profile: load.profile.clone(),
-        trace: load.trace.clone(),
-        schedule: load.schedule,
-        think: load.think,
-        pipeline: load.pipeline,
-        requests_per_connection: load.requests_per_connection,
-        active: load.active,
-        idle: load.idle,
-        popularity: load.popularity,
         work: experiment.workload.simulated_work.map(|work| work.0),
-        phases: load.phases,
+        ..Workload::new(load)
     }
 }
 
 fn trial(
     experiment: &Experiment,
-    (placement, fleet, found): (&placement::Placement, Option<&FleetFacts>, &Found),
+    (placement, fleet, found): (&placement::PlacedCpus, Option<&FleetFacts>, &ServerFacts),
     index: u32,
     repeat: u32,
     load: &LoadConfig,

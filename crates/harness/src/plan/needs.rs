@@ -63,7 +63,7 @@ pub struct PerConnectionBytes {
 
 /// A number with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Figure {
+pub struct Measurement {
     /// The number.
     pub value: f64,
     /// The source of the number.
@@ -76,9 +76,9 @@ pub struct Figures {
     /// Memory of the server's end, by architecture.
     pub connections: Vec<PerConnectionBytes>,
     /// Memory of a client's end, including the kernel's, in bytes.
-    pub client_bytes: Figure,
+    pub client_bytes: Measurement,
     /// The rate that one client CPU handled, in requests per second.
-    pub client_per_s: Figure,
+    pub client_per_s: Measurement,
 }
 
 impl Figures {
@@ -94,8 +94,8 @@ impl Figures {
         };
         Self {
             connections: CONNECTIONS.iter().map(of).collect(),
-            client_bytes: Figure { value: CLIENT_BYTES + end, origin: origin() },
-            client_per_s: Figure { value: CLIENT_PER_S, origin: origin() },
+            client_bytes: Measurement { value: CLIENT_BYTES + end, origin: origin() },
+            client_per_s: Measurement { value: CLIENT_PER_S, origin: origin() },
         }
     }
 
@@ -126,7 +126,7 @@ impl Figures {
         }
         if !largest.is_empty() {
             let end = end_bytes(largest.values().map(|it| it.2));
-            self.client_bytes = Figure { value: client_bytes + end, origin: name.to_owned() };
+            self.client_bytes = Measurement { value: client_bytes + end, origin: name.to_owned() };
             for (architecture, (connections, user_bytes, both_ends)) in largest {
                 let origin = format!("{name}, with {connections} connections");
                 self.connections.retain(|it| it.architecture != architecture);
@@ -143,7 +143,7 @@ impl Figures {
         // known rate.
         let known = if closed > 0.0 { closed } else { self.client_per_s.value };
         if closed > 0.0 || open > known {
-            self.client_per_s = Figure { value: open.max(known), origin: name.to_owned() };
+            self.client_per_s = Measurement { value: open.max(known), origin: name.to_owned() };
         }
         Ok(self)
     }

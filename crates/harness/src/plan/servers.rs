@@ -15,7 +15,7 @@ use crate::model::Trial;
 use crate::spec::{Candidate, Experiment, Target};
 
 /// The facts about the servers of an experiment, by name.
-pub(super) struct Found {
+pub(super) struct ServerFacts {
     /// The configuration files of commands.
     pub(super) configs: BTreeMap<String, ConfigFile>,
     pub(super) targets: BTreeMap<String, TargetConfig>,
@@ -25,7 +25,7 @@ pub(super) struct Found {
 
 /// Finds the programs of commands and connects to targets, so that a wrong name fails before the run starts. `cpus` are those of
 /// this host.
-pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, String> {
+pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<ServerFacts, String> {
     let find = |(name, target): (&String, &Target)| {
         // The reason identifies the only server, and `load` has no name for it.
         let is_only = experiment.architectures.0.len() == 1;
@@ -35,7 +35,7 @@ pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, Str
     };
     let configs = find_commands(experiment)?;
     let targets = experiment.target.iter().map(find).collect::<Result<_, String>>()?;
-    Ok(Found { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.tls.{reason}"))? })
+    Ok(ServerFacts { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.tls.{reason}"))? })
 }
 
 fn find_tls(experiment: &Experiment) -> Result<BTreeMap<String, TlsConfig>, String> {
@@ -114,7 +114,7 @@ fn is_local(address: &Address) -> bool {
     address.ip().is_none_or(|address| TcpListener::bind((address.ip(), 0)).is_ok())
 }
 
-impl Found {
+impl ServerFacts {
     /// Tests whether all servers run on other hosts.
     pub(super) fn are_all_elsewhere(&self, servers: &[Candidate]) -> bool {
         servers.iter().all(|server| match server {

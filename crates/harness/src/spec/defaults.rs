@@ -7,7 +7,7 @@ use super::candidate::{Candidate, is_word};
 use super::experiment::{Experiment, Phases};
 use super::one_or_many::OneOrMany;
 use super::units::{Rate, Size, Time};
-use super::workload::{Service, Workload};
+use super::workload::{Service, WorkloadSpec};
 
 /// The name of an experiment whose file has none, such as a pipe.
 const NAME: &str = "experiment";
@@ -37,7 +37,7 @@ impl Experiment {
     }
 }
 
-impl Workload {
+impl WorkloadSpec {
     fn fill_in(&mut self, has_paths: bool) {
         let count = |count| NonZeroU32::new(count).into_iter().collect();
         if self.service == Service::Udp && self.ports.0.is_empty() {

@@ -16,7 +16,7 @@ use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
 use super::target::Target;
 use super::units::{Cpus, Rate, Share, Time};
-use super::workload::Workload;
+use super::workload::WorkloadSpec;
 
 /// An experiment: architectures × loads × repeats. The loads combine connections, rates and other lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,7 +50,7 @@ pub struct Experiment {
     pub seed: u64,
     /// The traffic.
     #[serde(default)]
-    pub workload: Workload,
+    pub workload: WorkloadSpec,
     /// The duration of each phase.
     #[serde(default)]
     pub phases: Phases,

@@ -13,7 +13,7 @@ use super::one_or_many::OneOrMany;
 use super::tls::Tls;
 use super::trace::Trace;
 use super::units::Size;
-use super::workload::{Service, Workload};
+use super::workload::{Service, WorkloadSpec};
 use crate::trace::Column;
 
 impl Experiment {
@@ -142,7 +142,7 @@ impl Experiment {
     }
 }
 
-impl Workload {
+impl WorkloadSpec {
     /// Returns the server's service. Only `udp` uses `ports`, the number of its ports.
     fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
         let bytes = |key: &str, size: Option<Size>| {

@@ -35,4 +35,4 @@ pub use experiment::{Experiment, Phases, Placement, Quick};
 pub use one_or_many::OneOrMany;
 pub use server::{Exec, Server};
 pub use target::Target;
-pub use workload::{Kv, Service, Workload};
+pub use workload::{Kv, Service, WorkloadSpec};

@@ -37,7 +37,7 @@ pub struct Time(pub u64);
 
 /// A time limit in nanoseconds, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit(pub Option<u64>);
+pub struct TimeLimit(pub Option<u64>);
 
 /// A rate in requests per second, finite and above 0, as in `2000`, `10k` or `2000/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -218,7 +218,7 @@ units! {
     Budget, "read budget", "1B to 1MiB, such as 64KiB", r"^[0-9]+(\.[0-9]+)? *(B|[kK]|M|[KM]iB|[kKM]B)$";
     Time, "time", "a number with a unit, such as 30s, 500ms, 50us or 10min",
         r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h))$";
-    Limit, "time limit", "a time above 0 such as 60s, or off";
+    TimeLimit, "time limit", "a time above 0 such as 60s, or off";
     Rate, "rate", "requests per second above 0, such as 2000, 10k or 2000/s";
     Rates, "range of rates", "at most 1000 steps such as 10000..45000+5000 or 1k..8k*2, or one rate such as 2000";
     Share, "share", "a number above 0 and at most 1, such as 1/16, 6.25% or 0.0625", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$";
@@ -259,7 +259,7 @@ impl Time {
     }
 }
 
-impl Limit {
+impl TimeLimit {
     fn read(text: &str) -> Option<Self> {
         if text == "off" { Some(Self(None)) } else { Time::read_above_0(text).map(|ns| Self(Some(ns))) }
     }
@@ -490,9 +490,9 @@ mod tests {
         assert_eq!("10KiB".parse(), Ok(Size(10_240)));
         assert_eq!("10kB".parse(), Ok(Size(10_000)));
         assert_eq!("1.5KiB".parse(), Ok(Size(1_536)));
-        assert_eq!("off".parse(), Ok(Limit(None)));
-        assert_eq!("60s".parse(), Ok(Limit(Some(60_000_000_000))));
-        assert!("0s".parse::<Limit>().is_err() && "none".parse::<Limit>().is_err());
+        assert_eq!("off".parse(), Ok(TimeLimit(None)));
+        assert_eq!("60s".parse(), Ok(TimeLimit(Some(60_000_000_000))));
+        assert!("0s".parse::<TimeLimit>().is_err() && "none".parse::<TimeLimit>().is_err());
         assert_eq!("50us".parse(), Ok(Time(50_000)));
         assert_eq!("10min".parse(), Ok(Time(600_000_000_000)));
         assert_eq!("0".parse(), Ok(Time(0)));

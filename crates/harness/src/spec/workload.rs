@@ -21,7 +21,7 @@ use super::units::{Rate, Share, Size, Sizes, Think, Work};
 /// The traffic of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Workload {
+pub struct WorkloadSpec {
     /// The service that the server runs.
     pub service: Service,
     /// The transport of requests.
@@ -116,7 +116,7 @@ impl Service {
     }
 }
 
-impl Workload {
+impl WorkloadSpec {
     /// Returns the numbers of connections to try, or of ports for `udp`.
     pub fn targets(&self) -> &[NonZeroU32] {
         if self.service == Service::Udp { &self.ports.0 } else { &self.connections.0 }

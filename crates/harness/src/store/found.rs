@@ -22,7 +22,7 @@ pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
     Ok(find_header(folder, database.as_ref())?.header)
 }
 
-pub(super) struct Found {
+pub(super) struct StoredRun {
     pub(super) run: Run,
     /// The text of run.json after repair.
     pub(super) text: String,
@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) is_database_damaged: bool,
 }
 
-pub(super) fn look(folder: &Path) -> anyhow::Result<Found> {
+pub(super) fn look(folder: &Path) -> anyhow::Result<StoredRun> {
     let database = database::open(folder, Access::Read);
     let FoundHeader { header, text, damage: header_damage, copy_damage } = find_header(folder, database.as_ref().ok())?;
     let database = database?;
@@ -60,7 +60,7 @@ pub(super) fn look(folder: &Path) -> anyhow::Result<Found> {
     }
     let (is_header_damaged, is_database_damaged) = (header_damage.is_some(), !damage.is_empty());
     let damage = header_damage.into_iter().chain(damage).collect();
-    Ok(Found { run: Run { header, records, damage }, text, is_header_damaged, is_database_damaged })
+    Ok(StoredRun { run: Run { header, records, damage }, text, is_header_damaged, is_database_damaged })
 }
 
 struct FoundHeader {

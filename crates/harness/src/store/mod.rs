@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use crate::files;
 use crate::model::{Run, RunHeader, TrialRecord};
 use database::Access;
-use found::Found;
+use found::StoredRun;
 
 pub use database::SCHEMA;
 pub use folders::{is_run, latest, runs};
@@ -55,7 +55,7 @@ impl Store {
         }
         let lock = folders::lock(folder)?;
         // Read after locking: the previous holder of the lock may have committed a trial.
-        let Found { run, text, is_header_damaged, is_database_damaged } = found::look(folder)?;
+        let StoredRun { run, text, is_header_damaged, is_database_damaged } = found::look(folder)?;
         if is_database_damaged {
             salvage::put_aside(folder, &text, &run.records)?;
         }

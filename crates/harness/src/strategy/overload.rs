@@ -10,7 +10,7 @@ use crate::plan;
 
 /// The state of one server of an overload.
 #[derive(Clone, Debug)]
-pub struct Contestant<'a> {
+pub struct OverloadState<'a> {
     /// The first trial, as planned.
     pub first: &'a Trial,
     /// The search for the capacity; `None` if the capacity is given.
@@ -22,11 +22,15 @@ pub struct Contestant<'a> {
 }
 
 /// Returns the state of all servers of an overload.
-pub fn contestants<'a>(header: &'a RunHeader, goal: &OverloadGoal, outcomes: &[TrialOutcome]) -> Vec<Contestant<'a>> {
+pub fn contestants<'a>(
+    header: &'a RunHeader,
+    goal: &OverloadGoal,
+    outcomes: &[TrialOutcome],
+) -> Vec<OverloadState<'a>> {
     let count = header.trials.len() as u32;
     let contestant = |first: &'a Trial, search: Option<RateSearch<'a>>, capacity_per_s: Option<f64>| {
         let is_pulse = |it: &&TrialOutcome| it.probe.is_none() && it.index % count == first.index;
-        Contestant { first, search, capacity_per_s, is_done: outcomes.iter().any(|it| is_pulse(&it)) }
+        OverloadState { first, search, capacity_per_s, is_done: outcomes.iter().any(|it| is_pulse(&it)) }
     };
     match &goal.capacity {
         CapacitySource::Given { per_s } => header.trials.iter().map(|it| contestant(it, None, Some(*per_s))).collect(),
@@ -55,7 +59,7 @@ pub(super) fn next(header: &RunHeader, goal: &OverloadGoal, outcomes: &[TrialOut
 }
 
 /// Returns the trial with the pulse; `None` if the capacity is unknown. Its index follows the last probe of its search.
-fn trial(header: &RunHeader, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Option<Trial> {
+fn trial(header: &RunHeader, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Option<Trial> {
     let round = contestant.search.as_ref().map_or(0, |search| search.probes.len() as u32);
     let index = round * header.trials.len() as u32 + contestant.first.index;
     Some(pulse(contestant.first, header.seed, index, goal, contestant.capacity_per_s?))

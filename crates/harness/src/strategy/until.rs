@@ -6,7 +6,7 @@
 use stats::Block;
 use stats::sequential::Looks;
 
-use crate::model::blocks::Links;
+use crate::model::blocks::HeatLinks;
 use crate::model::{RunHeader, Trial, TrialOutcome, Workload};
 use crate::plan::duration_ns;
 
@@ -67,7 +67,7 @@ pub fn compared<'a>(
     let complete = |repeat: &u32| planned().filter(|it| it.repeat == *repeat).all(|it| outcome(it).is_some());
     let last = rivals().map(|trial| trial.repeat).max()?;
     let repeats = (0..=last).take_while(complete).count() as u32;
-    let links = Links::of(planned());
+    let links = HeatLinks::of(planned());
     let by_index = |index: u32| {
         let outcome = outcomes.iter().find(|outcome| outcome.index == index);
         outcome.map_or_else(Vec::new, |outcome| outcome.blocks.clone())

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use harness::host::Host;
 use harness::plan::Plan;
-use harness::plan::needs::{self, ClientHost, Figure, Figures, Needs};
+use harness::plan::needs::{self, ClientHost, Figures, Measurement, Needs};
 use harness::spec::Experiment;
 use harness::store;
 use load::config::Timestamps;
@@ -80,7 +80,7 @@ impl HostsArgs {
             let ns = load::tools::cost::per_request_ns(Timestamps::Client, REQUESTS, cpu)
                 .context("cannot measure the cost of a request")?;
             let origin = "measured now: 128 B each way over loopback, without a server".to_owned();
-            figures.client_per_s = Figure { value: 1e9 / ns, origin };
+            figures.client_per_s = Measurement { value: 1e9 / ns, origin };
         }
         let client = ClientHost {
             cpus: self.client_host_cpus.map_or(host.cores.iter().flatten().count() as u64, NonZeroU64::get),

@@ -11,7 +11,7 @@ use std::{io, iter, thread};
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::spec::stream::Stream;
-use harness::spec::units::{Cpus, Limit, Size, Work, count};
+use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
 use harness::spec::{self, Kv, Service};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
@@ -81,10 +81,10 @@ pub struct Args {
     folder: Option<PathBuf>,
     /// Longest time for a client of `http` to send a request or to pause while it reads a response, or off
     #[arg(long, help_heading = "HTTP", default_value = "60s", value_name = "TIME")]
-    request_timeout: Limit,
+    request_timeout: TimeLimit,
     /// Longest idle time of a connection of `http` after a response, or off
     #[arg(long, help_heading = "HTTP", default_value = "75s", value_name = "TIME")]
-    keepalive_timeout: Limit,
+    keepalive_timeout: TimeLimit,
     /// Simulated work for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
     /// cpu=50us,exponential [default: none]
     #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use harness::spec::Workload;
+use harness::spec::WorkloadSpec;
 use harness::spec::profile::Profile;
 use harness::spec::trace::{Trace, TraceStart};
 use harness::spec::units::Time;
@@ -44,7 +44,7 @@ pub struct OverTimeArgs {
 
 impl OverTimeArgs {
     /// Sets the rate profile or the trace, and drops the preset's rate. Returns whether there is one.
-    pub fn apply(&self, workload: &mut Workload) -> bool {
+    pub fn apply(&self, workload: &mut WorkloadSpec) -> bool {
         let is_given = self.profile.is_some() || self.trace.is_some();
         if is_given {
             workload.rate = None;

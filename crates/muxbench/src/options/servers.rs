@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
-use harness::spec::{Candidate, Exec, Experiment, Service, Workload};
+use harness::spec::{Candidate, Exec, Experiment, Service, WorkloadSpec};
 use server::Architecture;
 use wire::{Address, names};
 
@@ -263,7 +263,7 @@ impl Servers {
     }
 
     /// Applies the service and the transport that the URL of the first target selects.
-    pub fn apply_urls(&self, workload: &mut Workload) {
+    pub fn apply_urls(&self, workload: &mut WorkloadSpec) {
         let Some(NamedTarget { target: Target { url, .. }, .. }) = self.targets.first() else { return };
         workload.service = url.service().unwrap_or(workload.service);
         workload.transport = url.transport().unwrap_or(workload.transport);

@@ -6,7 +6,7 @@ use anyhow::bail;
 use harness::description::Description;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Size, Think, count};
-use harness::spec::{Service, Workload};
+use harness::spec::{Service, WorkloadSpec};
 
 use super::http::HttpArgs;
 use super::settings::{KvArgs, StreamArgs};
@@ -66,7 +66,11 @@ impl TrafficArgs {
 
     /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests
     /// are too large, or a flag has several values.
-    pub fn apply_advertised(&self, workload: &mut Workload, description: Option<&Description>) -> anyhow::Result<()> {
+    pub fn apply_advertised(
+        &self,
+        workload: &mut WorkloadSpec,
+        description: Option<&Description>,
+    ) -> anyhow::Result<()> {
         check_single("--request", &self.request)?;
         check_single("--response", &self.response)?;
         let Some(description) = description else {
@@ -93,7 +97,7 @@ impl TrafficArgs {
     }
 
     /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
-    fn apply(&self, workload: &mut Workload) {
+    fn apply(&self, workload: &mut WorkloadSpec) {
         let was_udp = !workload.ports.0.is_empty();
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);

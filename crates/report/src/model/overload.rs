@@ -3,7 +3,7 @@
 use harness::model::{OverloadGoal, Run, Strategy, TrialRecord, VerdictKind, Workload};
 use harness::spec::units::Time;
 use harness::strategy;
-use harness::strategy::overload::{Contestant, contestants};
+use harness::strategy::overload::{OverloadState, contestants};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use load::LoadReport;
 use load::report::{Errors, GoodputBin, GoodputReport};
@@ -180,8 +180,8 @@ fn sentence(rows: &[&Overload]) -> String {
     if parts.is_empty() { "No recovery is known.".to_owned() } else { parts.join("; ") + "." }
 }
 
-fn row(run: &Run, goal: &OverloadGoal, contestant: &Contestant<'_>) -> Overload {
-    let Contestant { first, search, capacity_per_s, .. } = contestant;
+fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overload {
+    let OverloadState { first, search, capacity_per_s, .. } = contestant;
     let count = run.header.trials.len() as u32;
     let is_pulse = |it: &&TrialRecord| it.trial.index % count == first.index && it.trial.workload.profile.is_some();
     let record = run.records.iter().find(is_pulse);

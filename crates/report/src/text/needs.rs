@@ -1,6 +1,6 @@
 //! The hosts that an experiment needs.
 
-use harness::plan::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
+use harness::plan::needs::{ClientNeeds, Measurement, Needs, ServerNeeds, Setting};
 
 use crate::format;
 use crate::text::Medium;
@@ -30,11 +30,11 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
         vec![it.architecture.clone(), user, kernel, total, it.origin.clone()]
     });
     text.push(table::of_text(["architecture", "user", "kernel", "total", "origin"], rows, medium));
-    let Figure { value, origin } = &figures.client_bytes;
+    let Measurement { value, origin } = &figures.client_bytes;
     text.push(
         medium.prose(&format!("Memory of the client's end of a connection: {} ({origin}).", format::bytes(*value))),
     );
-    let Figure { value, origin } = &figures.client_per_s;
+    let Measurement { value, origin } = &figures.client_per_s;
     text.push(medium.prose(&format!(
         "A CPU of a client sends {} requests/s ({origin}); this computation uses half, so that requests are sent on time.",
         format::digits(*value)

@@ -1,7 +1,7 @@
 //! The observed traffic of a server.
 
 use harness::observe::Observation;
-use harness::observe::estimate::{Connections, Message, Requests};
+use harness::observe::estimate::{Connections, MessageSize, Requests};
 use harness::observe::traffic::SizeDistribution;
 use stats::Distribution;
 
@@ -76,7 +76,7 @@ fn rows_of_requests(requests: &Requests) -> Vec<Row> {
     rows
 }
 
-fn message(message: &Message) -> String {
+fn message(message: &MessageSize) -> String {
     let size = bytes(message.bytes);
     let exact = if message.bytes < 1024.0 { size } else { format!("{size} ({:.0} B)", message.bytes) };
     let law = if message.is_constant { "each" } else { "on average" };

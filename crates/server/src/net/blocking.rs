@@ -29,7 +29,7 @@ pub fn run_threads_buffered(context: &ServerContext<'_>) -> io::Result<()> {
 
 fn serve_by_threads(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let outcome = accept_loop(context, service, |service, slot, connection, _| {
-        spawn_thread(context.read_budget, service, slot, connection)
+        spawn_thread(context.options.read_budget_bytes, service, slot, connection)
     });
     stop_threads(context, STOP_MAX);
     outcome
@@ -56,7 +56,7 @@ fn accept_loop(
     let service: &'static dyn Connect = Box::leak(service);
     let counters = context.workers.accept();
     let acceptor = Acceptor::new(context.listener, false, counters)?;
-    let mut buffer = ReadBuffer::new(context.read_budget);
+    let mut buffer = ReadBuffer::new(context.options.read_budget_bytes);
     let mut cursor = 0;
     context.notify_started();
     context.accept_each(acceptor, |connection| {

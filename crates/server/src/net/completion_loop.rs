@@ -81,9 +81,14 @@ struct Serving<'a> {
 
 impl<'a, M: Completion> CompletionLoop<'a, M> {
     fn new(network: NetworkContext<'a>) -> io::Result<Self> {
-        let ServerContext { connections_max, read_budget, busy_poll, .. } = *network.context;
+        let ServerContext { connections_max, options, .. } = *network.context;
         Ok(Self {
-            mechanism: M::polling(connections_max, read_budget.bytes(), network.counters, busy_poll)?,
+            mechanism: M::polling(
+                connections_max,
+                options.read_budget_bytes.bytes(),
+                network.counters,
+                options.busy_poll,
+            )?,
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor: network.acceptor(false)?,
             arrivals: VecDeque::new(),
@@ -365,11 +370,8 @@ mod tests {
     use crate::registry::find_model;
     use crate::service::limits::Limits;
     use crate::socket;
-    use crate::spec::accept::Accept;
-    use crate::spec::controllers::Controllers;
-    use crate::spec::datagrams::DatagramOptions;
     use crate::spec::model::StageCpus;
-    use crate::spec::read_budget::ReadBudget;
+    use crate::spec::options::Options;
 
     #[test]
     fn slot_of_a_connection_takes_at_most_40_bytes() {
@@ -466,7 +468,6 @@ mod tests {
         let context = ServerContext {
             listener: &bound.socket,
             sockets: &[],
-            accept: Accept::Single,
             model: find_model("sped").unwrap(),
             stop: stop.as_fd(),
             stopper: stopper.as_fd(),
@@ -481,11 +482,7 @@ mod tests {
             threads: None,
             cpus: &StageCpus::default(),
             connections_max: 1,
-            read_budget: ReadBudget::default(),
-            controllers: Controllers::default(),
-            stall: None,
-            datagrams: DatagramOptions::default(),
-            busy_poll: None,
+            options: Options::default(),
             socket_poll: None,
             started: mpsc::channel().0,
         };

@@ -36,13 +36,9 @@ use crate::service::limits::Limits;
 use crate::service::work::Work;
 use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Accepted, Acceptor, is_readable};
-use crate::spec::accept::Accept;
 use crate::spec::busy_poll::BusyPoll;
-use crate::spec::controllers::Controllers;
-use crate::spec::datagrams::DatagramOptions;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
-use crate::spec::read_budget::ReadBudget;
-use crate::spec::stall::Stall;
+use crate::spec::options::Options;
 
 /// The most connections that a serving thread accepts in a turn. A full turn delays other connections by about 0.1 ms.
 pub(crate) const ACCEPTS: usize = 32;
@@ -57,7 +53,6 @@ pub struct ServerContext<'a> {
     pub listener: &'a OwnedFd,
     /// For datagrams: the sockets of all ports, those of each worker together; otherwise unused.
     pub sockets: &'a [OwnedFd],
-    pub accept: Accept,
     pub model: &'static ModelRow,
     /// Readable when the server must stop.
     pub stop: BorrowedFd<'a>,
@@ -77,12 +72,8 @@ pub struct ServerContext<'a> {
     pub threads: Option<Threads>,
     pub cpus: &'a StageCpus,
     pub connections_max: usize,
-    pub read_budget: ReadBudget,
-    pub controllers: Controllers,
-    pub stall: Option<Stall>,
-    pub datagrams: DatagramOptions,
-    /// Busy polling by waits.
-    pub busy_poll: Option<BusyPoll>,
+    /// The options. The read budget is at most a packet of a stream by packets, and `busy_poll` is that of waits.
+    pub options: Options,
     /// Busy polling by receives, in architectures whose waits cannot poll.
     pub socket_poll: Option<BusyPoll>,
     /// The channel that gets a message once all initial workers are ready.

@@ -39,7 +39,7 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
 }
 
 fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
-    let needed = context.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
+    let needed = context.options.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
     // A thread without a descriptor would repeat accept4 and take CPU time from the other threads.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
@@ -57,7 +57,7 @@ fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()>
             }
             slot.release();
         });
-        if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.read_budget)) {
+        if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.options.read_budget_bytes)) {
             // The error concerns no single connection, so it ends the server.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
@@ -74,7 +74,7 @@ fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()>
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             thread.spawn_scoped(scope, move || work(&source, slot)).map(drop)
         });
-        let outcome = started.and_then(|()| match context.accept {
+        let outcome = started.and_then(|()| match context.options.accept {
             Accept::Single => hand_over(context, &given_to),
             _ => {
                 context.notify_started();
@@ -93,7 +93,7 @@ fn processes(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<(
     let start = |slot: &'static Slot| {
         // Pass any descriptor as the pipe: processes never use [`Accept::Single`], which reads it.
         let (source, mut buffer) =
-            (ConnectionSource::open(context, context.stop)?, ReadBuffer::new(context.read_budget));
+            (ConnectionSource::open(context, context.stop)?, ReadBuffer::new(context.options.read_budget_bytes));
         // Count in the worker's slot, which has no other writer yet: the accept thread and the reaper both start workers.
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
@@ -172,7 +172,7 @@ enum ConnectionSource<'a> {
 impl<'a> ConnectionSource<'a> {
     /// Opens the source. Call this before the worker starts, so that the starting thread gets the error.
     fn open(context: &ServerContext<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
-        Ok(match context.accept {
+        Ok(match context.options.accept {
             Accept::Single => Self::Handed(pipe),
             Accept::Shared => Self::Shared(context.listener),
             Accept::Exclusive => {

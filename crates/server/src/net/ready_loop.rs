@@ -82,11 +82,11 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
     fn new(network: NetworkContext<'a>, payload: P) -> io::Result<Self> {
         let connections_max = network.context.connections_max;
         Ok(Self {
-            mechanism: M::polling(network.descriptors_max, network.context.busy_poll)?,
+            mechanism: M::polling(network.descriptors_max, network.context.options.busy_poll)?,
             payload,
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor: network.acceptor(true)?,
-            buffer: ReadBuffer::new(network.context.read_budget),
+            buffer: ReadBuffer::new(network.context.options.read_budget_bytes),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
             accept_after: None,
             arrivals: VecDeque::new(),

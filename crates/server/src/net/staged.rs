@@ -86,7 +86,7 @@ pub(super) fn run(
     let threads = context.threads.unwrap_or_default();
     let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
     let networks = if in_accept { 1 } else { threads.network as usize };
-    let controllers = &context.controllers;
+    let controllers = &context.options.controllers;
     let payloads = threads.payload.unwrap_or(1);
     let (queues, threads_each) = match stages.payload {
         PayloadStage::InNetwork => (0, 0),
@@ -94,7 +94,7 @@ pub(super) fn run(
         PayloadStage::Threads => (payloads as usize, 1),
         PayloadStage::Paired => (networks, 1),
     };
-    let hands_over = !in_accept && context.accept == Accept::Single;
+    let hands_over = !in_accept && context.options.accept == Accept::Single;
     let started = StartSignal::new(context, networks + usize::from(hands_over));
     // The accept thread's parameters; those of other threads are derived from them.
     let network = NetworkContext {
@@ -116,10 +116,10 @@ pub(super) fn run(
         return network_loop.inline(network);
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
-    let own = if context.accept.has_own_listeners() { networks } else { 0 };
-    let shares_listener = context.accept == Accept::Exclusive;
+    let own = if context.options.accept.has_own_listeners() { networks } else { 0 };
+    let shares_listener = context.options.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| context.listen_reuseport()).collect::<io::Result<Vec<_>>>()?;
-    let steering = Steering::start(context.accept, &listeners, context.program_time)?;
+    let steering = Steering::start(context.options.accept, &listeners, context.program_time)?;
     let steering = steering.as_ref();
     let cpus_of = |number: usize| cpus_of_network(context, number);
     let cpus: Vec<Vec<usize>> = (0..networks).map(cpus_of).collect();
@@ -155,7 +155,7 @@ pub(super) fn run(
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
         let (_stalling, stalling) = mpsc::channel();
-        if let (Some(stall), Some(mailbox)) = (context.stall, mailboxes.first()) {
+        if let (Some(stall), Some(mailbox)) = (context.options.stall, mailboxes.first()) {
             let request = move || stall::request_stalls(stall, mailbox, &stalling);
             thread::Builder::new().name("stalls".into()).spawn_scoped(scope, request)?;
         }
@@ -218,7 +218,7 @@ pub(super) fn run(
 
 /// The CPUs of a network thread: those of its stage or, if connections are chosen by CPU, its own.
 fn cpus_of_network(context: &ServerContext<'_>, number: usize) -> Vec<usize> {
-    let is_own = context.accept.chooses_by_cpu() && platform::cpus().contains(&number);
+    let is_own = context.options.accept.chooses_by_cpu() && platform::cpus().contains(&number);
     if context.cpus.network.is_empty() && is_own { vec![number] } else { context.cpus.network.clone() }
 }
 
@@ -235,7 +235,7 @@ fn run_network<'a>(
 ) -> io::Result<()> {
     match network.mailbox {
         Some(home) if !queues.is_empty() => {
-            let hand_off = HandOff::new(queues, home, network.context.read_budget).admitted_by(admission);
+            let hand_off = HandOff::new(queues, home, network.context.options.read_budget_bytes).admitted_by(admission);
             let coalesces = network.context.model.stages.is_some_and(|stages| stages.coalesces);
             network_loop.hand_off(network, if coalesces { hand_off.coalesced(closings) } else { hand_off })
         }

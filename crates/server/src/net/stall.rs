@@ -67,7 +67,7 @@ impl Stalls {
 
 /// Sleeps for the time of a stall, or until the server stops.
 fn hold(context: &ServerContext<'_>) {
-    let Some(stall) = context.stall else { return };
+    let Some(stall) = context.options.stall else { return };
     let (started, time) = (Instant::now(), Duration::from_nanos(stall.for_ns));
     while !context.stopping.load(Relaxed) {
         let Some(left) = time.checked_sub(started.elapsed()) else { return };

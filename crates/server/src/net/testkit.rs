@@ -18,10 +18,8 @@ use crate::service::limits::Limits;
 use crate::socket::steering::ProgramTime;
 use crate::socket::{self, Bound};
 use crate::spec::accept::Accept;
-use crate::spec::controllers::Controllers;
-use crate::spec::datagrams::DatagramOptions;
 use crate::spec::model::{StageCpus, Threads};
-use crate::spec::read_budget::ReadBudget;
+use crate::spec::options::Options;
 
 /// Longer than any test takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -159,7 +157,6 @@ impl Fixture {
         let context = ServerContext {
             listener: &self.bound.socket,
             sockets: &[],
-            accept: Accept::default_of(model),
             model,
             stop: self.stop.as_fd(),
             stopper: self.stopper.as_fd(),
@@ -173,11 +170,7 @@ impl Fixture {
             work: None,
             threads: threads.map(|network| Threads { network, payload: None }),
             cpus: &self.cpus,
-            read_budget: ReadBudget::default(),
-            controllers: Controllers::default(),
-            stall: None,
-            datagrams: DatagramOptions::default(),
-            busy_poll: None,
+            options: Options { accept: Accept::default_of(model), ..Options::default() },
             socket_poll: None,
             connections_max: 200,
             started,

@@ -69,7 +69,7 @@ impl TaskContext {
             taken: AtomicUsize::new(0),
             refusals,
             connections_max: context.connections_max,
-            read_budget: context.read_budget,
+            read_budget: context.options.read_budget_bytes,
             open: AtomicUsize::new(0),
         }));
         COUNTERS.set(Some((shared.id(), context.workers.accept())));

@@ -6,6 +6,7 @@ pub mod controllers;
 pub mod datagrams;
 pub mod mechanism;
 pub mod model;
+pub mod options;
 pub mod read_budget;
 pub mod stall;
 pub mod tls;

@@ -30,7 +30,7 @@ pub(super) struct ConnectedWorker {
     /// The trial whose messages [`Self::receive`] returns.
     pub(super) trial: u32,
     /// The parts of the heat's contestants that this worker has.
-    pub(super) shares: Vec<Share>,
+    pub(super) assignments: Vec<Assignment>,
     /// Messages about other contestants, with their arrival times.
     pub(super) waiting: Vec<(u64, Message)>,
     /// The latest comparison of clocks.
@@ -40,7 +40,7 @@ pub(super) struct ConnectedWorker {
 }
 
 /// The part of a trial that a worker has.
-pub(super) struct Share {
+pub(super) struct Assignment {
     pub(super) trial: u32,
     pub(super) config: LoadConfig,
     /// `None` after the samples have been collected.
@@ -50,8 +50,8 @@ pub(super) struct Share {
 impl ConnectedWorker {
     /// A worker that has just joined.
     pub(super) fn new(hello: Hello, channel: Channel, ours: IpAddr, theirs: IpAddr) -> Self {
-        let (shares, waiting) = (Vec::new(), Vec::new());
-        Self { hello, channel, ours, theirs, is_lost: false, trial: 0, shares, waiting, clock: None, asked_ns: 0 }
+        let (assignments, waiting) = (Vec::new(), Vec::new());
+        Self { hello, channel, ours, theirs, is_lost: false, trial: 0, assignments, waiting, clock: None, asked_ns: 0 }
     }
 
     pub(super) fn send(&mut self, message: &Message) -> anyhow::Result<()> {
@@ -73,7 +73,7 @@ impl ConnectedWorker {
             let received = self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))?;
             match received.as_ref().and_then(|(_, message)| message.trial()) {
                 Some(trial) if trial != self.trial => {
-                    let is_of_heat = self.shares.iter().any(|share| share.trial == trial);
+                    let is_of_heat = self.assignments.iter().any(|assignment| assignment.trial == trial);
                     self.waiting.extend(received.filter(|_| is_of_heat));
                 }
                 _ => return Ok(received),
@@ -83,7 +83,7 @@ impl ConnectedWorker {
 
     /// Turns to the messages about a contestant, by its number.
     pub(super) fn turn_to(&mut self, contestant: usize) -> anyhow::Result<()> {
-        self.trial = self.shares.get(contestant).context("a worker has no order")?.trial;
+        self.trial = self.assignments.get(contestant).context("a worker has no order")?.trial;
         Ok(())
     }
 

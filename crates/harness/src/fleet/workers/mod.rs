@@ -29,7 +29,7 @@ use crate::model::{FleetFacts, LoadOrder, clock_error_max_ns};
 use crate::netns::surrounding::Surrounding;
 use crate::spec::units::Time;
 use clocks::{ClockSample, PINGS};
-use connected::{ConnectedWorker, Share};
+use connected::{Assignment, ConnectedWorker};
 use cpu_limits::CpuLimit;
 
 /// The time after which no further clock comparison of a trial starts.
@@ -170,7 +170,7 @@ impl Workers {
 
     /// Checks that the clocks of an interleaved heat kept together, as its slices need.
     fn check_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
-        let slices = self.present().find_map(|worker| worker.shares.first()?.config.slices);
+        let slices = self.present().find_map(|worker| worker.assignments.first()?.config.slices);
         let Some(slices) = slices else { return Ok(()) };
         let clocks = self.compare_clocks(hook)?;
         for (worker, samples) in self.present().zip(clocks) {
@@ -247,7 +247,7 @@ impl Fleet for Workers {
             let text = serde_json::to_string(&LoadOrder::new(config.clone(), order.trial.clone()))?;
             let samples = Some(Draft { path: draft_of_client(draft, at), is_kept: false });
             worker.trial = trial;
-            worker.shares.push(Share { trial, config, samples });
+            worker.assignments.push(Assignment { trial, config, samples });
             worker.send(&Message::Order { trial, order: text })?;
         }
         Ok(())
@@ -256,8 +256,8 @@ impl Fleet for Workers {
     fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
         let margin = self.timeouts.client + self.timeouts.worker;
         for worker in self.present() {
-            let share = worker.shares.last().context("a worker has no order")?;
-            let timeout = ready_timeout(&share.config, margin);
+            let assignment = worker.assignments.last().context("a worker has no order")?;
+            let timeout = ready_timeout(&assignment.config, margin);
             await_ready(worker, timeout, hook)?;
         }
         Ok(())
@@ -266,7 +266,7 @@ impl Fleet for Workers {
     fn begin(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         let margin = self.timeouts.client + self.timeouts.worker;
         let clocks = self.compare_clocks(hook)?;
-        let config = self.present().find_map(|it| Some(it.shares.first()?.config.clone()));
+        let config = self.present().find_map(|it| Some(it.assignments.first()?.config.clone()));
         let config = config.context("all workers are lost")?;
         let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network.loss.is_some());
         for (worker, samples) in self.present().zip(&clocks) {
@@ -280,11 +280,11 @@ impl Fleet for Workers {
             }
             worker.clock = Some(clock);
         }
-        let contestants = self.present().map(|worker| worker.shares.len()).max().unwrap_or(0);
+        let contestants = self.present().map(|worker| worker.assignments.len()).max().unwrap_or(0);
         let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, contestants, has_loss);
         for (worker, samples) in self.present().zip(clocks) {
             let start_ns = start_ns.wrapping_add_signed(clocks::best(&samples).ahead_ns);
-            for trial in worker.shares.iter().map(|share| share.trial).collect::<Vec<u32>>() {
+            for trial in worker.assignments.iter().map(|assignment| assignment.trial).collect::<Vec<u32>>() {
                 worker.send(&Message::Begin { trial, start_ns })?;
             }
         }
@@ -315,9 +315,9 @@ impl Fleet for Workers {
         for (worker, used) in present.zip(used) {
             worker.send(&Message::Collect { trial: worker.trial })?;
             let report = await_report(worker, Instant::now() + timeout, hook)?;
-            let share = worker.shares.get_mut(contestant).context("a worker has no order")?;
-            let config = share.config.clone();
-            let samples = share.samples.take().context("a worker has no order")?;
+            let assignment = worker.assignments.get_mut(contestant).context("a worker has no order")?;
+            let config = assignment.config.clone();
+            let samples = assignment.samples.take().context("a worker has no order")?;
             worker.receive_samples(&config, &samples, timeout, hook)?;
             let Hello { rank, host, machine: name, .. } = &worker.hello;
             let (is_here, name) = (name == machine, name.clone());
@@ -333,7 +333,7 @@ impl Fleet for Workers {
     fn dismiss(&mut self) {
         for worker in self.present() {
             worker.waiting.clear();
-            for Share { trial, .. } in std::mem::take(&mut worker.shares) {
+            for Assignment { trial, .. } in std::mem::take(&mut worker.assignments) {
                 // The next trial detects an unreachable worker.
                 let _ = worker.send(&Message::Dismiss { trial });
             }

@@ -54,8 +54,8 @@ fn outcomes_follow_the_figures() {
     use Excess::{Beyond, Open, Within};
     use GateFigure::{Cpu, Errors, P50, Rate};
     use GateOutcome::{NotSlower, Slower, Undecided};
-    type Values = fn(u32) -> [Option<f64>; 2];
-    let cases: [(&str, [GateFigure; 2], Values, GateOutcome, [Excess; 2]); 9] = [
+    type PairValues = fn(u32) -> [Option<f64>; 2];
+    let cases: [(&str, [GateFigure; 2], PairValues, GateOutcome, [Excess; 2]); 9] = [
         ("equal builds", [P50, Cpu], |at| [near(100.0, at), near(100.0, at + 1)], NotSlower, [Within, Within]),
         ("a faster build", [P50, Cpu], |at| [near(80.0, at), near(90.0, at)], NotSlower, [Within, Within]),
         ("one figure is worse", [P50, Cpu], |at| [near(100.0, at), near(120.0, at)], Slower, [Within, Beyond]),

@@ -30,7 +30,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
                     slot.counters.ended.add(1);
                     slot.release();
                 });
-                let mut datagram_io = DatagramIo::new(&service, context.sockets, context.datagrams);
+                let mut datagram_io = DatagramIo::new(&service, context.sockets, context.options.datagrams);
                 while !context.stopping.load(Relaxed) {
                     datagram_io.exchange(socket.as_fd(), &service, &slot.counters);
                 }
@@ -49,7 +49,7 @@ pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<(
     pin(&context.cpus.accept)?;
     children::with_reaper(context.workers, children::end_lost, |reaper| {
         // Make this before the forks: each child gets a copy.
-        let mut datagram_io = DatagramIo::new(&service, context.sockets, context.datagrams);
+        let mut datagram_io = DatagramIo::new(&service, context.sockets, context.options.datagrams);
         for_each_port(context, |slot, socket| {
             // The child runs until it is killed; the reaper accounts for it.
             let forked = children::fork(slot, || {

@@ -35,8 +35,8 @@ pub(super) fn run(
     let threads = if has_threads { context.threads.unwrap_or_default().network.max(1) as usize } else { 1 };
     let started = &StartSignal::new(context, threads);
     let (ports, counters) = (context.sockets.len() / threads, context.workers.accept());
-    let ServerContext { sockets, stop, datagrams: options, busy_poll, .. } = *context;
-    let worker = Worker { sockets, stop, counters, started, options, busy_poll };
+    let ServerContext { sockets, stop, options, .. } = *context;
+    let worker = Worker { sockets, stop, counters, started, options: options.datagrams, busy_poll: options.busy_poll };
     counters.accepted.add(ports as u64);
     if !has_threads {
         pin(&context.cpus.accept)?;
