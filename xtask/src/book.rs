@@ -32,9 +32,7 @@ const DEPRECATED: &str = "window.onunload = function() { };";
 /// When a file cannot be read or written, `muxbench` fails, or a link leads nowhere.
 pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let source = folder.join("src");
-    if source.exists() {
-        fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
-    }
+    crate::create_empty_folder(&source)?;
     for path in crate::documents()? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         write(&source.join(page_name(path.strip_prefix(root())?)), &adapted(&path, &text))?;
@@ -145,9 +143,9 @@ fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
     let mut links = Vec::new();
     for path in crate::files(pages, "html")? {
         let text = fs::read_to_string(&path)?;
-        let ids: BTreeSet<String> = values(&text, "id").map(str::to_owned).collect();
-        let found = values(&text, "href").chain(values(&text, "src"));
-        links.extend(found.map(|link| (path.clone(), link.to_owned())));
+        let ids: BTreeSet<String> = values(&text, "id").into_iter().map(str::to_owned).collect();
+        let found = [values(&text, "href"), values(&text, "src")].concat();
+        links.extend(found.into_iter().map(|link| (path.clone(), link.to_owned())));
         anchors.insert(path, ids);
     }
     let leads_nowhere = |(page, link): &(PathBuf, String)| {
@@ -164,13 +162,9 @@ fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns the values of an attribute in a page.
-fn values<'a>(page: &'a str, attribute: &str) -> impl Iterator<Item = &'a str> {
+fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let start = format!(" {attribute}=\"");
-    page.match_indices(&start)
-        .map(|(at, start)| at + start.len())
-        .collect::<Vec<_>>()
-        .into_iter()
-        .filter_map(|at| page[at..].split('"').next())
+    page.split(&start).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
 
 /// Resolves `..` in a path.

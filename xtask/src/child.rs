@@ -1,10 +1,11 @@
-//! Processes that benches and the soak start.
+//! Processes that benches and the soak start, and their CPUs.
 
 use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Waits until a condition holds; returns an error after `time_max`.
 pub fn wait_until(
@@ -18,6 +19,13 @@ pub fn wait_until(
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Moves the calling thread to these CPUs.
+pub fn pin(cpus: &[usize]) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on the CPUs {cpus:?}"))
 }
 
 /// A process that is killed when dropped.

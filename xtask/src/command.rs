@@ -22,6 +22,11 @@ pub fn cargo() -> Command {
 
 /// Runs a command silently; an error contains the command's output.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    output(command).map(drop)
+}
+
+/// Runs a command silently, and returns its standard output; an error contains all its output.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
     let Output { status, stdout, stderr } = output;
@@ -29,17 +34,12 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
         let text = [stdout, stderr].concat();
         bail!("{program} failed ({status}): {}", String::from_utf8_lossy(&text).trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Prints the name of a check's step and runs the step, with its output on the terminal; an error ends with `remedy`.
+/// Prints the name of a step and runs the step, with its output on the terminal; an error ends with `remedy`.
 pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {name}");
-    succeed(name, command, remedy)
-}
-
-/// Runs a command that must succeed; an error names it and ends with `remedy`.
-pub fn succeed(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
     ensure!(status.success(), "`{name}` failed ({status}){remedy}");
     Ok(())

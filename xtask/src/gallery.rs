@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use xtask::root;
+
+use crate::command;
 
 /// Draws the gallery from stored runs
 ///
@@ -119,10 +121,7 @@ pub fn draw(gallery: &Gallery, muxbench: &Path) -> anyhow::Result<()> {
             println!("{}: no {}; make it with\n  {}", section.title, run.display(), section.command);
             continue;
         }
-        if pictures.exists() {
-            fs::remove_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
-        }
-        fs::create_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
+        xtask::create_empty_folder(&pictures)?;
         section.draw(muxbench, &run, &pictures)?;
         println!("{}: {} files", section.title, shown(&pictures)?.len());
     }
@@ -141,23 +140,21 @@ impl Section {
                 command.args(["reproduce", self.name, "--quiet", "--output"]).arg(run).arg("--figures").arg(pictures)
             }
         };
-        let output = command.output().with_context(|| format!("cannot run {}", muxbench.display()))?;
-        ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+        let output = command::output(&mut command)?;
         match self.source {
-            Source::Map => fs::write(pictures.join("map.markdown"), output.stdout)?,
-            Source::Run(kept) => retain(pictures, |path| {
-                path.extension() == Some(OsStr::new("svg"))
-                    && path.file_stem().is_some_and(|name| kept.iter().any(|it| *it == name))
-            })?,
-            Source::Paper => retain(pictures, |path| path.extension() == Some(OsStr::new("svg")))?,
+            Source::Run(kept) => retain(pictures, |name| kept.iter().any(|it| *it == name))?,
+            Source::Map => fs::write(pictures.join("map.markdown"), output)?,
+            Source::Paper => retain(pictures, |_| true)?,
         }
         Ok(())
     }
 }
 
-fn retain(folder: &Path, is_kept: impl Fn(&Path) -> bool) -> anyhow::Result<()> {
+/// Removes the files of a folder, except the SVG files whose names are kept.
+fn retain(folder: &Path, is_kept: impl Fn(&OsStr) -> bool) -> anyhow::Result<()> {
     let paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
-    paths.iter().filter(|path| !is_kept(path)).try_for_each(fs::remove_file)?;
+    let is_shown = |path: &Path| path.extension() == Some(OsStr::new("svg")) && path.file_stem().is_some_and(&is_kept);
+    paths.iter().filter(|path| !is_shown(path)).try_for_each(fs::remove_file)?;
     Ok(())
 }
 
@@ -166,11 +163,7 @@ fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !pictures.exists() {
         return Ok(Vec::new());
     }
-    Ok(["svg", "markdown"]
-        .map(|extension| xtask::files(pictures, extension))
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?
-        .concat())
+    Ok([xtask::files(pictures, "svg")?, xtask::files(pictures, "markdown")?].concat())
 }
 
 /// Returns the page of the pictures in `folder`.

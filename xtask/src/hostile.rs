@@ -15,7 +15,7 @@ use load::io::source_ports;
 use load::tools::hostile::{Crowd, Tally, manner};
 use serde::{Deserialize, Serialize};
 
-use crate::child::{Process, wait_until};
+use crate::child::{Process, pin, wait_until};
 
 const TICK: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,9 +44,7 @@ pub fn act() -> anyhow::Result<()> {
     // Let the measuring client run first on a shared CPU.
     rustix::process::nice(19).context("cannot lower the priority")?;
     if !order.config.cpus.is_empty() {
-        let mut cpus = rustix::thread::CpuSet::new();
-        order.config.cpus.iter().for_each(|&cpu| cpus.set(cpu));
-        rustix::thread::sched_setaffinity(None, &cpus).context("cannot pin hostile clients to CPUs")?;
+        pin(&order.config.cpus)?;
     }
     let named = |name: &String| manner(name).with_context(|| format!("unknown manner `{name}` of hostile clients"));
     let manners = order.manners.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
@@ -72,12 +70,12 @@ pub fn act() -> anyhow::Result<()> {
 }
 
 /// A handle to the process, which ends when the handle is dropped.
-pub struct Hostile {
+pub struct HostileProcess {
     process: Process,
     tally: Arc<Mutex<Tally>>,
 }
 
-impl Hostile {
+impl HostileProcess {
     pub fn start(order: &Order) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         // Shield the process from a Ctrl-C at the terminal; the end of its standard input stops it.

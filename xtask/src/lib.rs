@@ -11,6 +11,8 @@ pub mod package;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use anyhow::Context;
+
 /// Returns the workspace folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
@@ -44,4 +46,16 @@ pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Creates an empty folder in place of an existing one.
+///
+/// # Errors
+/// When the folder cannot be removed or created.
+pub fn create_empty_folder(folder: &Path) -> anyhow::Result<()> {
+    let place = || folder.display().to_string();
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(place)?;
+    }
+    fs::create_dir_all(folder).with_context(place)
 }

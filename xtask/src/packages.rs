@@ -26,10 +26,7 @@ pub fn build() -> anyhow::Result<PathBuf> {
     }
     let about = about()?;
     let folder = root().join("target/package");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    }
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    xtask::create_empty_folder(&folder)?;
     let (manual, completions) = documents()?;
     let licences = ["LICENSE-APACHE", "LICENSE-MIT"];
     let licences = licences.map(|name| Ok((name.to_owned(), fs::read(root().join(name)).context(name)?)));
@@ -93,9 +90,7 @@ fn documents() -> anyhow::Result<(Vec<(String, Vec<u8>)>, [Vec<u8>; 3])> {
     command::run(Command::new(&program).args(["man", "--output"]).arg(manual.path()))?;
     let mut completions = [const { Vec::new() }; 3];
     for (shell, text) in ["bash", "fish", "zsh"].iter().zip(&mut completions) {
-        let output = Command::new(&program).args(["completions", shell]).output()?;
-        ensure!(output.status.success(), "`muxbench completions {shell}` failed ({})", output.status);
-        *text = output.stdout;
+        *text = command::output(Command::new(&program).args(["completions", shell]))?.into_bytes();
     }
     Ok((read_folder(manual.path())?, completions))
 }

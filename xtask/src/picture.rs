@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use xtask::root;
+
+use crate::command;
 
 const COLUMNS: usize = 80;
 /// The size of a letter's cell, and the distance of the text from the edge, in pixels.
@@ -43,9 +45,7 @@ pub fn draw(picture: &Picture, muxbench: &Path) -> anyhow::Result<()> {
         .env("COLUMNS", COLUMNS.to_string())
         .env("CLICOLOR_FORCE", "1")
         .env_remove("NO_COLOR");
-    let output = report.output().with_context(|| format!("cannot run {}", muxbench.display()))?;
-    ensure!(output.status.success(), "`muxbench report` failed: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout)?;
+    let text = command::output(&mut report)?;
     let first = text.split("\n\n").next().unwrap_or_default();
     let path = root().join(&picture.output);
     fs::write(&path, svg(&words.join(" "), first)).with_context(|| path.display().to_string())

@@ -17,7 +17,7 @@ use harness::fleet::workers::{LossPolicy, Workers};
 use harness::fleet::{Fleet, launcher, worker};
 use harness::host::{self, Host, differences, idle_cpus};
 use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
-use harness::netns::conditions::{self, HostMeans};
+use harness::netns::conditions::{self, HostCapabilities};
 use harness::netns::surrounding::Surrounding;
 use harness::plan::{self, Plan};
 use harness::process::stop::Stop;
@@ -251,7 +251,7 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
         (None, Some(Trial { workload, .. })) => workload
             .network
             .as_ref()
-            .and_then(|network| conditions::choose(network, &HostMeans::here()).err())
+            .and_then(|network| conditions::choose(network, &HostCapabilities::here()).err())
             .unwrap_or_default(),
         (_, None) => Vec::new(),
     };

@@ -120,7 +120,7 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
             ("connections", "400,2000"),
             ("ramp", "100ms"),
             ("warm_up", "100ms"),
-            ("measure", "900ms"),
+            ("measure", "800ms"),
             ("cool_down", "100ms"),
         ],
     ),

@@ -8,6 +8,7 @@ use harness::spec::units::Bandwidth;
 use load::config::Roles;
 
 use crate::figure::{has_plain_requests, is_plain};
+use report::format::counted;
 
 /// Returns whether the clients are five hosts behind gigabit links without other impairments.
 pub fn are_five_hosts(workload: &Workload) -> bool {
@@ -33,7 +34,7 @@ pub fn words<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
         })
         .collect();
     let kind = |&(clients, has_two): &(u32, bool)| {
-        let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        let clients = counted(clients as usize, "client", "clients");
         format!("{clients} with {}", if has_two { "two threads" } else { "one loop" })
     };
     kinds.iter().map(kind).collect::<Vec<_>>().join(" or ")

@@ -241,8 +241,7 @@ fn of_trials(run: &Run, is_wanted: impl Fn(&Trial) -> bool) -> Run {
 
 /// States how many trials of a run were interleaved; `None` if its servers ran one at a time, as in the paper.
 fn interleaving(run: &Run) -> Option<String> {
-    let interleaved = run.records.iter().filter(|record| record.trial.load.slices.is_some()).count();
-    let (name, trials) = (&run.header.experiment, run.records.len());
+    let (name, trials, interleaved) = (&run.header.experiment, run.records.len(), setup::interleaved(run));
     (interleaved > 0).then(|| {
         format!(
             "{name}: {interleaved} of {trials} trials are interleaved: all servers of a workload were up at once, and the load \

@@ -2,6 +2,7 @@
 
 use harness::model::{Run, Workload};
 use load::config::Popularity;
+use stats::Estimate;
 
 use crate::queue;
 use report::model::Summary;
@@ -63,17 +64,21 @@ impl Here<'_> {
         self.names.iter().position(|it| *it == name).expect("a test draws every figure")
     }
 
+    /// Returns the finished rows of one architecture under some workloads, with their workloads.
+    pub fn rows(&self, only: impl Fn(&Workload) -> bool, name: &str) -> Vec<(&Workload, &Row)> {
+        let comparisons = self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons);
+        let comparisons = comparisons.filter(|comparison| only(&comparison.workload));
+        let rows = comparisons.flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
+        rows.filter(|(_, row)| row.repeats > 0 && queue::is(&row.label(), name)).collect()
+    }
+
     /// Returns the points of one architecture, sorted by x.
     pub fn points(&self, curves: &Curves<'_>, name: &str) -> Vec<Point> {
-        let mut points = Vec::new();
-        let comparisons = self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons);
-        for comparison in comparisons.filter(|comparison| (curves.only)(&comparison.workload)) {
-            for row in comparison.rows.iter().filter(|row| row.repeats > 0 && queue::is(&row.label(), name)) {
-                let x = curves.along.at(&comparison.workload);
-                let point = |(y, spread)| Point { spread, verdict: row.verdict, ..Point::new(x, y) };
-                points.extend((curves.value)(row).map(point));
-            }
-        }
+        let point = |(workload, row): (&Workload, &Row)| {
+            let (y, spread) = (curves.value)(row)?;
+            Some(Point { spread, verdict: row.verdict, ..Point::new(curves.along.at(workload), y) })
+        };
+        let mut points: Vec<Point> = self.rows(curves.only, name).into_iter().filter_map(point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points
     }
@@ -93,9 +98,7 @@ impl Here<'_> {
         }
         let x = match x.kind {
             Kind::Names => {
-                let mut places: Vec<f64> = points(&panels).map(|point| point.x).collect();
-                places.sort_by(f64::total_cmp);
-                places.dedup();
+                let places = positions(points(&panels).map(|point| point.x));
                 let series = panels.iter_mut().flat_map(|panel| &mut panel.series);
                 for point in series.flat_map(|series| &mut series.points) {
                     point.x = places.iter().position(|it| *it == point.x).expect("the axis has all points") as f64;
@@ -140,20 +143,25 @@ impl Here<'_> {
 
 fn highest(chart: &Chart, names: &[String]) -> String {
     let series = chart.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
-    let points = series.flat_map(|(panel, series)| {
-        series.points.iter().map(move |point| (chart.axes(panel), series.architecture, point))
-    });
+    let points =
+        series.flat_map(|(panel, series)| series.points.iter().map(move |point| (panel, series.architecture, point)));
     match points.filter(|(_, _, point)| point.is_valid()).max_by(|a, b| a.2.y.total_cmp(&b.2.y)) {
-        Some(((x, y), architecture, point)) => {
-            let at = match x.form {
-                Form::Names => x.ticks[point.x as usize].1.clone(),
-                Form::Number if point.x.fract() == 0.0 => point.x.to_string(),
-                form => form.text(point.x),
-            };
+        Some((panel, architecture, point)) => {
+            let (x, y) = chart.axes(panel);
+            let place = chart.places(panel).into_iter().find(|(at, _)| *at == point.x);
+            let (_, at) = place.expect("every point has a place");
             format!("The highest value of {} is {}, at {at} {}.", names[architecture], y.form.text(point.y), x.label)
         }
         None => "No point is valid.".to_owned(),
     }
+}
+
+/// Returns each position on an axis once, in order.
+pub fn positions(all: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut positions: Vec<f64> = all.collect();
+    positions.sort_by(f64::total_cmp);
+    positions.dedup();
+    positions
 }
 
 /// Explains why valid points lack intervals; empty if all have one.
@@ -186,6 +194,11 @@ pub enum Kind {
 }
 
 impl Scale {
+    /// A linear scale of plain numbers.
+    pub const fn numbers(label: &'static str) -> Self {
+        Self { label, form: Form::Number, kind: Kind::Linear }
+    }
+
     fn axis(
         self,
         panels: &[Panel],
@@ -205,15 +218,26 @@ impl Scale {
     }
 }
 
-/// Requests per second: the estimate and its interval for a ranked row, the mean of all repeats for any other row.
+/// Returns the estimate and its interval for a ranked row, the value over all repeats for any other row.
+pub fn ranked_or(row: &Row, ranked: Option<Estimate>, of_all: Option<f64>) -> Option<(f64, Vec<f64>)> {
+    let ranked = ranked.filter(|_| row.is_ranked()).map(|it| estimate(it.value, it.interval));
+    ranked.or_else(|| Some((of_all?, Vec::new())))
+}
+
+/// Requests per second.
 pub fn rate(row: &Row) -> Option<(f64, Vec<f64>)> {
-    let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
-    ranked.or_else(|| Some((row.rate_achieved_per_s?, Vec::new())))
+    ranked_or(row, row.rate_per_s, row.rate_achieved_per_s)
 }
 
 /// Returns published values without an architecture.
 pub fn published(label: &str, mark: Mark, points: &[(f64, f64)]) -> Published {
     Published { label: label.into(), architecture: None, mark, points: points.to_vec() }
+}
+
+/// Returns a panel with a horizontal line at each of these published values.
+pub fn with_levels(panel: Panel, levels: &[(f64, impl AsRef<str>)]) -> Panel {
+    let lines = levels.iter().map(|(value, label)| published(label.as_ref(), Mark::Level, &[(0.0, *value)]));
+    Panel { published: lines.collect(), ..panel }
 }
 
 /// Returns whether a workload has no emulated network, no simulated work, and uniform connection popularity.

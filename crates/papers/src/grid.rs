@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::figure::positions;
+use crate::points::place;
 use report::export::csv::of_records;
 use report::format;
 use report::model::deviation::SHARES;
@@ -74,12 +76,10 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[String]) -> Grid {
     let theirs = printed().filter(|it| !is_below(it));
     let theirs = theirs.map(|it| (format!("paper: {}", it.label), points(&it.points)));
     let columns: Vec<(String, Vec<Point>)> = ours.chain(theirs).collect();
-    let mut places: Vec<f64> = match along {
-        By::X(..) => columns.iter().flat_map(|(_, points)| points).map(|point| point.x).collect(),
+    let places = match along {
+        By::X(..) => positions(columns.iter().flat_map(|(_, points)| points).map(|point| point.x)),
         By::Y(..) => SHARES.to_vec(),
     };
-    places.sort_by(f64::total_cmp);
-    places.dedup();
     let cell = |points: &[Point], at: f64| {
         let here: Vec<String> = points.iter().filter(|it| along.is_at(it, at)).map(|it| along.text(it)).collect();
         if here.is_empty() { "-".to_owned() } else { here.join(" ") }
@@ -133,8 +133,7 @@ impl By<'_> {
 
     fn place(self, at: f64) -> String {
         match self {
-            Self::X(x, _) if x.form == Form::Names => x.ticks[at as usize].1.clone(),
-            Self::X(..) => at.to_string(),
+            Self::X(x, _) => place(x, at),
             Self::Y(_, y) => match y.form {
                 Form::Share => format::percent(at),
                 form => form.text(at),

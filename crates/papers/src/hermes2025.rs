@@ -6,13 +6,13 @@
 
 use harness::model::Workload;
 use harness::spec::transport::Transport;
-use report::plot::chart::{Form, Mark, Panel, Series, Shape};
+use report::plot::chart::{Form, Panel, Series, Shape};
 
 use crate::claims::{
     self, Axis, CONNECTION_SPREAD, CPU_PER_REQUEST, CPU_SPREAD, Claim, HUNG, Is, Metric, NEAR, SERVICE_MEAN,
     SERVICE_P99, STEERING, Statement,
 };
-use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, published};
+use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, with_levels};
 use crate::setup::{self, Setting};
 use report::model::deviation::DeviationOf;
 
@@ -76,8 +76,8 @@ fn mixed(workload: &Workload) -> bool {
     is_plain(workload) && workload.requests_per_connection == Some(10) && is_mixed
 }
 
-const RATE: Scale = Scale { label: "requests/s", form: Form::Number, kind: Kind::Linear };
-const CONNECTIONS: Scale = Scale { label: "connections", form: Form::Number, kind: Kind::Linear };
+const RATE: Scale = Scale::numbers("requests/s");
+const CONNECTIONS: Scale = Scale::numbers("connections");
 
 type Case = (&'static str, fn(&Workload) -> bool);
 
@@ -96,7 +96,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         draw: |here, deviation_of| {
             let y = Scale { label: "standard deviation of connections", form: Form::Number, kind: Kind::Log };
             let panel = panel(here, deviation_of, SERVERS, LONG, &CONNECTION_SPREAD, Axis::Connections);
-            let printed = CONNECTIONS_IN_PRODUCTION.map(|(name, it)| (format!("{name} in production: {it}"), it));
+            let printed = CONNECTIONS_IN_PRODUCTION.map(|(name, it)| (it, format!("{name} in production: {it}")));
             here.chart(Shape::Points, CONNECTIONS, y, vec![with_levels(panel, &printed)])
         },
     },
@@ -110,7 +110,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             let y = Scale { label: "standard deviation of CPU use", form: Form::Share, kind: Kind::Log };
             let panel = panel(here, deviation_of, SERVERS, LONG, &CPU_SPREAD, Axis::Connections);
             let printed =
-                CPU_IN_PRODUCTION.map(|(name, it)| (format!("{name} in production: {:.1} %", 100.0 * it), it));
+                CPU_IN_PRODUCTION.map(|(name, it)| (it, format!("{name} in production: {:.1} %", 100.0 * it)));
             here.chart(Shape::Points, CONNECTIONS, y, vec![with_levels(panel, &printed)])
         },
     },
@@ -123,7 +123,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         draw: |here, deviation_of| {
             let y = Scale { label: "mean service time", form: Form::Time, kind: Kind::Log };
             let mut panels = by_rate(here, deviation_of, &[SHORT, BUSY, MIXED], &SERVICE_MEAN);
-            let printed = MEAN_MS.map(|(name, ms)| (format!("{name} under heavy load: {ms:.2} ms"), ms * 1e6));
+            let printed = MEAN_MS.map(|(name, ms)| (ms * 1e6, format!("{name} under heavy load: {ms:.2} ms")));
             panels[0] = with_levels(panels[0].clone(), &printed);
             here.chart(Shape::Points, RATE, y, panels)
         },
@@ -173,7 +173,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         draw: |here, deviation_of| {
             let y = Scale { label: "share of CPU time", form: Form::Share, kind: Kind::Linear };
             let panel = panel(here, deviation_of, SERVERS, ("", short), &STEERING, Axis::Rate);
-            let printed = OVERHEAD.map(|(load, it)| (format!("hermes under {load} load: {:.3} %", 100.0 * it), it));
+            let printed = OVERHEAD.map(|(load, it)| (it, format!("hermes under {load} load: {:.3} %", 100.0 * it)));
             here.chart(Shape::Points, RATE, y, vec![with_levels(panel, &printed)])
         },
     },
@@ -198,11 +198,6 @@ fn panel(
 
 fn by_rate(here: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>], cases: &[Case], metric: &Metric) -> Vec<Panel> {
     cases.iter().map(|&case| panel(here, deviation_of, SERVERS, case, metric, Axis::Rate)).collect()
-}
-
-fn with_levels(panel: Panel, printed: &[(String, f64)]) -> Panel {
-    let levels = printed.iter().map(|(label, value)| published(label, Mark::Level, &[(0.0, *value)]));
-    Panel { published: levels.collect(), ..panel }
 }
 
 /// The authors' value if no source quotes it: the paper itself was not at hand.

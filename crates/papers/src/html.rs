@@ -1,5 +1,7 @@
 //! A paper's page: our figures and tables beside the published values, and the claims.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use harness::model::{Run, TrialRecord};
 use serde::Serialize;
@@ -246,9 +248,7 @@ fn facts(runs: &[Run]) -> Vec<(String, String)> {
         facts
     };
     let all: Vec<_> = runs.iter().map(|run| (run.header.experiment.as_str(), of(run))).collect();
-    let mut names: Vec<&String> = all.iter().flat_map(|(_, facts)| facts.keys()).collect();
-    names.sort();
-    names.dedup();
+    let names: BTreeSet<&String> = all.iter().flat_map(|(_, facts)| facts.keys()).collect();
     let value = |name: &String| {
         let values: Vec<(&str, &str)> =
             all.iter().map(|(run, facts)| (*run, facts.get(name).map_or("unknown", String::as_str))).collect();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::Run;
+use report::format::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,9 +41,9 @@ pub fn of(run: &Run) -> Vec<Impossible> {
 impl Impossible {
     /// Describes how many trials of which architectures are affected, and why.
     pub fn words(&self) -> String {
-        let trials = if self.trials == 1 { "trial" } else { "trials" };
+        let trials = counted(self.trials, "trial", "trials");
         let architectures = self.architectures.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        format!("{} {trials} of {architectures}: {}", self.trials, self.reason)
+        format!("{trials} of {architectures}: {}", self.reason)
     }
 }
 

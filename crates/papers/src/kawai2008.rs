@@ -9,9 +9,9 @@ use crate::claims::{
     Axis, Claim, Is, NEAR, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement,
 };
 use crate::clients;
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, with_levels};
 use crate::setup::{self, Setting};
-use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
+use report::plot::chart::{Chart, Form, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
 /// Architectures whose service time stays flat, according to the paper.
@@ -175,11 +175,8 @@ fn draw_schedules(here: &Here<'_>) -> Option<Chart> {
         Series { architecture: here.place(name), of: "", points: here.points(&curves, SERVER) }
     };
     let series = SCHEDULES.map(series).into_iter().filter(|series| !series.points.is_empty());
-    let wait = "wait of the last of five responses: 328 µs";
-    let panel = Panel {
-        published: vec![published(wait, Mark::Level, &[(0.0, LAST_OF_FIVE_NS)])],
-        ..Panel::new(String::new(), series.collect())
-    };
+    let wait = (LAST_OF_FIVE_NS, "wait of the last of five responses: 328 µs");
+    let panel = with_levels(Panel::new(String::new(), series.collect()), &[wait]);
     let x = Scale { label: "requests/s", form: Form::Names, kind: Kind::Names };
     let y = Scale { label: SERVICE.0, form: Form::Time, kind: Kind::Log };
     here.chart(Shape::Percentiles, x, y, vec![panel])
@@ -200,8 +197,7 @@ fn draw(
         let mut series = here.series(&of(&over_loopback));
         let on_hosts = here.series(&of(&on_hosts)).into_iter();
         series.extend(on_hosts.map(|it| Series { architecture: FIVE_HOSTS + it.architecture, ..it }));
-        let printed = printed_ns.iter().map(|&(ns, label)| published(label, Mark::Level, &[(0.0, ns)]));
-        Panel { published: printed.collect(), ..Panel::new(format!("{rate_per_s} requests/s"), series) }
+        with_levels(Panel::new(format!("{rate_per_s} requests/s"), series), printed_ns)
     };
     let x = Scale { label: "connections", form: Form::Names, kind: Kind::Names };
     let y = Scale { label, form: Form::Time, kind: Kind::Log };

@@ -11,7 +11,7 @@ use load::config::HttpTraffic;
 use serde_json::json;
 
 use crate::claims::{Axis, Claim, Is, RATE, SERVICE_MEAN, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, ranked_or, rate};
 use crate::grid::{Grid, GridRow, PaperTables};
 use crate::queue;
 use crate::setup::{self, Setting};
@@ -19,7 +19,6 @@ use report::export::autobench;
 use report::model::deviation::DeviationOf;
 use report::model::sweep::{Curve, Sweep};
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
-use report::plot::plot_data::estimate;
 
 const EXAMPLE: &str = include_str!("maharjan2012-autobench.csv");
 
@@ -67,16 +66,15 @@ fn datagrams(workload: &Workload) -> bool {
     is_plain(workload) && workload.service.ports().is_some()
 }
 
-const REPLIES: Scale = Scale { label: "replies/s", form: Form::Number, kind: Kind::Linear };
+const REPLIES: Scale = Scale::numbers("replies/s");
 const RESPONSE: Scale = Scale { label: "mean service time", form: Form::Time, kind: Kind::Linear };
-const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
-const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
+const IDLE: Scale = Scale::numbers("idle connections");
+const PORTS: Scale = Scale::numbers("ports");
 
-/// The mean of t3 − t2, as in the thesis: the estimate and its interval for a ranked row, the mean of all samples for any other.
+/// The mean of t3 − t2, as in the thesis.
 const RESPONSE_TIME: Value = |row| {
-    let ranked = row.service_mean_ns.filter(|_| row.is_ranked());
-    let of_all = || Some((row.service.filter(|service| service.count > 0)?.mean_ns, Vec::new()));
-    ranked.map(|mean| estimate(mean.value, mean.interval)).or_else(of_all)
+    let of_all = row.service.filter(|service| service.count > 0).map(|service| service.mean_ns);
+    ranked_or(row, row.service_mean_ns, of_all)
 };
 
 pub(super) const FIGURES: &[PaperFigure] = &[
@@ -93,8 +91,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             let example = published("example of epoll in Figure 4.9", Mark::Points, &rates);
             let example = Published { architecture: Some(here.place("epoll")), ..example };
             let panel = Panel { published: vec![example], ..Panel::new(String::new(), series) };
-            let x = Scale { label: "planned requests/s", form: Form::Number, kind: Kind::Linear };
-            here.chart(Shape::Points, x, REPLIES, vec![panel])
+            here.chart(Shape::Points, Scale::numbers("planned requests/s"), REPLIES, vec![panel])
         },
     },
     PaperFigure {

@@ -34,7 +34,8 @@ pub fn csv(names: &[String], figures: &[(&PaperFigure, Chart)]) -> String {
     of_records(records)
 }
 
-fn place(axis: &Axis, x: f64) -> String {
+/// Returns the name or the number of a position.
+pub fn place(axis: &Axis, x: f64) -> String {
     if axis.form == Form::Names { axis.ticks[x as usize].1.clone() } else { x.to_string() }
 }
 

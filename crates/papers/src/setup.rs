@@ -124,10 +124,6 @@ fn word(word: impl Into<String>) -> Option<(f64, String)> {
     Some((0.0, word.into()))
 }
 
-fn fact<'a>(run: &'a Run, name: &str) -> Option<&'a String> {
-    run.header.host.get(name)
-}
-
 pub const HOSTS: Aspect = Aspect {
     name: "hosts",
     of: |_, run| {
@@ -145,8 +141,9 @@ pub const HOSTS: Aspect = Aspect {
 pub const MACHINE: Aspect = Aspect {
     name: "machine",
     of: |_, run| {
-        let cpus = fact(run, "cpus allowed").map(|cpus| format!(", CPUs {cpus}")).unwrap_or_default();
-        fact(run, "cpu").map(|cpu| format!("{cpu}{cpus}")).into_iter().collect()
+        let host = &run.header.host;
+        let cpus = host.get("cpus allowed").map(|cpus| format!(", CPUs {cpus}")).unwrap_or_default();
+        host.get("cpu").map(|cpu| format!("{cpu}{cpus}")).into_iter().collect()
     },
 };
 
@@ -301,16 +298,18 @@ pub const TIMEOUT: Aspect = Aspect {
     of: |_, run| each(run, |trial| Some((trial.load.timeout_ns as f64, Time(trial.load.timeout_ns).to_string()))),
 };
 
+/// Returns the number of finished trials that were interleaved.
+pub fn interleaved(run: &Run) -> usize {
+    run.records.iter().filter(|record| record.trial.load.slices.is_some()).count()
+}
+
 pub const ORDER: Aspect = Aspect {
     name: "order",
-    of: |_, run| {
-        let interleaved = run.records.iter().filter(|record| record.trial.load.slices.is_some()).count();
-        match (interleaved, run.records.len()) {
-            (_, 0) => Vec::new(),
-            (0, _) => vec![SEPARATE.into()],
-            (all, trials) if all == trials => vec!["interleaved".into()],
-            (some, trials) => vec![format!("{some} of {trials} trials interleaved")],
-        }
+    of: |_, run| match (interleaved(run), run.records.len()) {
+        (_, 0) => Vec::new(),
+        (0, _) => vec![SEPARATE.into()],
+        (all, trials) if all == trials => vec!["interleaved".into()],
+        (some, trials) => vec![format!("{some} of {trials} trials interleaved")],
     },
 };
 
@@ -358,11 +357,8 @@ mod tests {
     #[test]
     fn set_ups_are_tables() {
         for paper in crate::PAPERS {
-            let runs: Vec<Run> = paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect();
-            insta::assert_snapshot!(
-                format!("set_up_of_{}", paper.name),
-                text(&rows(paper.name, &runs), Medium::Markdown)
-            );
+            let rows = rows(paper.name, &crate::tests::runs_of(paper));
+            insta::assert_snapshot!(format!("set_up_of_{}", paper.name), text(&rows, Medium::Markdown));
         }
         let narrow = text(&rows("welsh2001", &[testkit::run_of_experiment("welsh2001-idle")]), 80.into());
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");

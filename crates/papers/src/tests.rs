@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::slice;
+use std::sync::OnceLock;
 
 use harness::host::Host;
+use harness::model::{Trial, VerdictKind};
 use harness::spec::{Experiment, presets};
 use serde_json::Value;
 
 use super::*;
 use crate::html::Origin;
-use report::model::deviation;
-use report::model::deviation::SendsOf;
-use report::plot::chart::Shape;
+use report::model::deviation::{self, SendsOf};
+use report::plot::chart::{Series, Shape};
 use report::plot::svg;
 use report::text::Medium;
 
@@ -21,8 +22,22 @@ fn example_compares_a_run_with_a_paper() {
     assert!(text.contains("Table 3"), "{text}");
 }
 
-fn runs_of(paper: &Paper) -> Vec<Run> {
+/// A value for each of [`PAPERS`], made once for all tests.
+pub type OfPapers<T> = [OnceLock<T>; PAPERS.len()];
+
+/// Returns the value of a paper.
+pub fn once<T>(of_papers: &'static OfPapers<T>, paper: &Paper, make: impl FnOnce() -> T) -> &'static T {
+    let at = PAPERS.iter().position(|it| it.name == paper.name).unwrap();
+    of_papers[at].get_or_init(make)
+}
+
+pub fn runs_of(paper: &Paper) -> Vec<Run> {
     paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect()
+}
+
+/// Returns the planned and the finished trials of a run.
+pub fn trials_mut(run: &mut Run) -> impl Iterator<Item = &mut Trial> {
+    run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial))
 }
 
 /// Every tenth send is late by 300 ns times the trial's index; the others by at most 600 ns.
@@ -41,6 +56,12 @@ fn beside(paper: &'static Paper, part: Part, runs: &[Run]) -> anyhow::Result<Pap
     PaperComparison::of(paper, part, runs, &mut sends_of)
 }
 
+/// Returns the comparison of [`runs_of`] with a whole paper, which all tests share.
+fn whole(paper: &'static Paper) -> &'static PaperComparison {
+    static MADE: OfPapers<PaperComparison> = [const { OnceLock::new() }; PAPERS.len()];
+    once(&MADE, paper, || beside(paper, Part::Whole, &runs_of(paper)).unwrap())
+}
+
 /// Renders the page, and returns it with the data that readers can save.
 fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
     let (words, folders) = (["muxbench".to_owned()], vec!["results/it".to_owned(); runs.len()]);
@@ -52,7 +73,7 @@ fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
 }
 
 #[test]
-fn quick_reproductions_are_planned_for_at_most_13_minutes() {
+fn quick_reproductions_take_at_most_twelve_minutes() {
     for paper in PAPERS {
         let duration_ns = |name: &&str| {
             // A lab needs root.
@@ -61,15 +82,14 @@ fn quick_reproductions_are_planned_for_at_most_13_minutes() {
         };
         let minutes = paper.experiments.iter().map(duration_ns).sum::<u64>() as f64 / 60e9;
         // Plans include neither repeated heats nor the report.
-        assert!(minutes <= 13.0, "{}: {minutes:.1} min", paper.name);
+        assert!(minutes <= 12.0, "{}: {minutes:.1} min", paper.name);
     }
 }
 
 #[test]
 fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
     for paper in PAPERS {
-        let runs = runs_of(paper);
-        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let (runs, all) = (runs_of(paper), whole(paper));
         assert!(all.missing.is_empty(), "{}: {:?}", paper.name, all.missing);
         let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
         assert_eq!(paper.series.iter().collect::<BTreeSet<_>>().len(), names.len(), "{}", paper.name);
@@ -103,9 +123,7 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
 #[test]
 fn points_without_intervals_are_explained() {
     for paper in PAPERS {
-        let runs = runs_of(paper);
-        let all = beside(paper, Part::Whole, &runs).unwrap();
-        for (figure, chart) in all.figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
+        for (figure, chart) in whole(paper).figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
             let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
             let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
             let repeats = |name: &&str| presets::find(name).unwrap().experiment().quick().repeats.get();
@@ -122,19 +140,16 @@ fn interval_of_a_point_comes_from_its_repeats() {
     let runs = vec![testkit::datagram_run()];
     let paper = find("maharjan2012").unwrap();
     let all = beside(paper, paper.part(Some("5.3"), None).unwrap(), &runs).unwrap();
-    let (_, chart) = &all.figures[0];
-    let select = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "select").unwrap();
+    let (select, words) = (series_named(&all, "select"), &all.figures[0].1.words);
     assert!(select.points.iter().all(|point| point.spread.len() == 2 && point.spread[0] <= point.y), "{select:?}");
-    assert!(!chart.words.contains("repeats"), "{}", chart.words);
+    assert!(!words.contains("repeats"), "{words}");
 
     let runs = vec![testkit::bandwidth_run()];
     let paper = find("welsh2001").unwrap();
     let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
-    let (_, chart) = &all.figures[0];
-    let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
     // The repeats move 2 400 MB/s, 2 % more and 4 % more. The figure is in Mb/s; t(0.05, 2) = 4.303.
     let distance = 1.0 + 4.303 * 0.0196 / 3f64.sqrt();
-    for point in &epoll.points {
+    for point in &series_named(&all, "epoll").points {
         let found = [point.spread[0], point.y, point.spread[1]];
         let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 3e-3;
         let expected = [19_582.0 / distance, 19_582.0, 19_582.0 * distance];
@@ -142,12 +157,17 @@ fn interval_of_a_point_comes_from_its_repeats() {
     }
 }
 
+/// Returns a series of the first panel of the first figure.
+fn series_named<'a>(all: &'a PaperComparison, name: &str) -> &'a Series {
+    let mut series = all.figures[0].1.panels[0].series.iter();
+    series.find(|series| all.paper.series[series.architecture] == name).unwrap()
+}
+
 #[test]
 fn stream_bandwidth_loss_names_cpu_time_and_memory() {
     let paper = find("welsh2001").unwrap();
-    let words = |runs: &[harness::model::Run]| {
-        beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
-    };
+    let words =
+        |runs: &[Run]| beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone();
     let mut run = testkit::bandwidth_run();
     let text = words(std::slice::from_ref(&run));
     // `poll` has 2 300 MB/s / 1.1 with 100 connections and 2 300 MB/s / 2 with 1 000: 1.1 / 2 = 55 %.
@@ -171,12 +191,12 @@ fn stream_bandwidth_loss_names_cpu_time_and_memory() {
 fn claims_ignore_trials_with_other_read_budgets() {
     let paper = find("welsh2001").unwrap();
     let mut run = testkit::bandwidth_run();
-    let findings = |run: &harness::model::Run| {
+    let findings = |run: &Run| {
         let all = beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap();
         all.claims.iter().map(|claim| claim.findings.len()).sum::<usize>()
     };
     assert!(findings(&run) > 0);
-    for trial in run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial)) {
+    for trial in trials_mut(&mut run) {
         let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
         serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
     }
@@ -190,9 +210,7 @@ fn runs_on_five_hosts_have_series_of_their_own() {
     let mut lab = loopback.clone();
     let five: harness::spec::network::Network = "lab:clients=5".parse().unwrap();
     let gigabit = harness::spec::network::Network { bandwidth: Some("1Gbit".parse().unwrap()), ..five };
-    for trial in lab.header.trials.iter_mut().chain(lab.records.iter_mut().map(|record| &mut record.trial)) {
-        trial.workload.network = Some(gigabit.clone());
-    }
+    trials_mut(&mut lab).for_each(|trial| trial.workload.network = Some(gigabit.clone()));
     let of = |runs: &[Run]| beside(paper, Part::Whole, runs).unwrap();
     let names = |all: &PaperComparison| series_of(all, "6");
     let [alone, both] = [of(slice::from_ref(&lab)), of(&[loopback, lab])];
@@ -212,9 +230,7 @@ fn voras2009_over_tcp_has_series_of_its_own() {
     let paper = find("voras2009").unwrap();
     let unix = testkit::run_of_experiment("voras2009");
     let mut tcp = unix.clone();
-    for trial in tcp.header.trials.iter_mut().chain(tcp.records.iter_mut().map(|record| &mut record.trial)) {
-        trial.workload.transport = harness::spec::transport::Transport::Tcp;
-    }
+    trials_mut(&mut tcp).for_each(|trial| trial.workload.transport = harness::spec::transport::Transport::Tcp);
     let of = |runs: &[Run]| beside(paper, Part::Whole, runs).unwrap();
     let [alone, both] = [of(slice::from_ref(&tcp)), of(&[unix, tcp])];
     for figure in paper.figures {
@@ -228,8 +244,7 @@ fn voras2009_over_tcp_has_series_of_its_own() {
 #[test]
 fn figures_are_tables_in_a_terminal() {
     for paper in PAPERS {
-        let runs = runs_of(paper);
-        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let all = whole(paper);
         let text: Vec<String> = all.figures.iter().map(|(figure, chart)| all.figure_text(figure, chart, 160)).collect();
         insta::assert_snapshot!(format!("figures_of_{}", paper.name), text.join("\n\n"));
         for (figure, chart) in &all.figures {
@@ -244,7 +259,7 @@ fn invalid_values_are_marked_in_text_csv_and_json() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     for record in &mut runs[1].records {
-        record.verdict.kind = harness::model::VerdictKind::ClientLimited;
+        record.verdict.kind = VerdictKind::ClientLimited;
     }
     let part = paper.part(Some("5.2"), None).unwrap();
     let beside = beside(paper, part, &runs[1..2]).unwrap();
@@ -287,11 +302,10 @@ fn figure_without_its_runs_names_the_command_that_makes_them() {
 fn page_has_all_parts_of_a_paper_and_loads_nothing() {
     let words = ["muxbench", "reproduce", "it", "--output", "over there"].map(str::to_owned);
     for paper in PAPERS {
-        let runs = runs_of(paper);
-        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let (runs, all) = (runs_of(paper), whole(paper));
         let folders: Vec<String> = paper.experiments.iter().map(|name| format!("results/{name}")).collect();
         let origin = Origin { command: &words, of_one: &words, folders: &folders };
-        let page = html::render(&all, &runs, &origin).unwrap();
+        let page = html::render(all, &runs, &origin).unwrap();
         assert!(page.len() < 4_000_000, "{}: {} bytes", paper.name, page.len());
         let head = page.split_once("<script type=\"application/json\"").unwrap().0;
         let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
@@ -338,7 +352,7 @@ fn impossible_trials_have_reasons_in_text_json_and_page() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     let reason = "workload.connections: 16000 needs <many> descriptors; raise the limit";
-    let is_affected = |trial: &harness::model::Trial| {
+    let is_affected = |trial: &Trial| {
         ["epoll", "select"].contains(&trial.architecture.to_string().as_str()) && trial.workload.idle == 15_000
     };
     let mut count = 0;
@@ -366,16 +380,14 @@ fn impossible_trials_have_reasons_in_text_json_and_page() {
     let part = paper.part(Some("5.2"), None).unwrap();
     let Err(error) = beside(paper, part, &runs[1..2]) else { panic!("a figure without trials is an error") };
     assert!(error.to_string().contains(&words), "{error}");
-    let possible = runs_of(paper);
-    let text = beside(paper, Part::Whole, &possible).unwrap().render(400);
+    let text = whole(paper).render(400);
     assert!(!text.contains("this host cannot run"), "{text}");
 }
 
 #[test]
 fn markdown_of_each_paper_has_headings_and_tables() {
     for paper in PAPERS {
-        let runs = runs_of(paper);
-        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let all = whole(paper);
         let text = all.render(Medium::Markdown);
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
         let tables = paper.tables.iter().map(|number| format!("Table {number}. "));
@@ -457,19 +469,6 @@ fn findings_of_a_statement_have_different_descriptions() {
             }
         }
     }
-    // With --quick the experiments have no trial in common.
-    let paper = find("welsh2001").unwrap();
-    let full = paper.experiments.iter().map(|name| testkit::run_of_values(name, |_| Some(testkit::Values::default())));
-    let all = beside(paper, Part::Whole, &full.collect::<Vec<_>>()).unwrap();
-    let texts: Vec<&str> = all.claims[0].findings.iter().map(|finding| finding.what.as_str()).collect();
-    for name in ["welsh2001-connections", "welsh2001-10k"] {
-        let is_affected = |what: &&&str| what.starts_with("epoll, 1000 ") && what.ends_with(&format!(", in {name}"));
-        assert_eq!(texts.iter().filter(is_affected).count(), 2, "one for each metric: {texts:?}");
-    }
-    assert!(
-        texts.iter().any(|what| what.starts_with("epoll-buffered, 10000 ") && !what.contains(", in ")),
-        "{texts:?}"
-    );
 }
 
 #[test]
@@ -482,7 +481,7 @@ fn claims_concern_the_experiments_of_their_paper() {
             let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
             let concern = |trial| claims::concern(paper.claims, trial);
             assert!(plan.trials.iter().any(concern), "{}: some claim concerns the experiment", experiment.name);
-            servers.extend(plan.trials.iter().map(harness::model::Trial::label));
+            servers.extend(plan.trials.iter().map(Trial::label));
         }
         let is_run = |name: &&str| servers.contains(*name);
         for claim in paper.claims {

@@ -6,9 +6,9 @@ use harness::spec::transport::Transport;
 use load::config::{KvTraffic, LoadConfig, Popularity, Think};
 
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, is_plain, published, rate};
+use crate::figure::{Curves, Here, PaperFigure, Scale, is_plain, positions, rate, with_levels};
 use crate::setup::{self, Setting};
-use report::plot::chart::{Chart, Form, Mark, Panel, Point, Series, Shape};
+use report::plot::chart::{Chart, Panel, Point, Series, Shape};
 
 const SPED: &[&str] = range(0, 1);
 const SEDA: &[&str] = range(1, 2);
@@ -109,8 +109,8 @@ const PEAK: (f64, &str) = (450_000.0, "SYMPED's peak: 450 000, rounded to 5 000"
 const NEXT: (f64, &str) =
     (450_000.0 / 1.54, "next best model: about 290 000 (SYMPED's peak, rounded to 5 000, is 54 % higher)");
 
-const CLIENTS: Scale = Scale { label: "clients", form: Form::Number, kind: Kind::Linear };
-const TRANSACTIONS: Scale = Scale { label: "transactions/s", form: Form::Number, kind: Kind::Linear };
+const CLIENTS: Scale = Scale::numbers("clients");
+const TRANSACTIONS: Scale = Scale::numbers("transactions/s");
 
 pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
@@ -165,8 +165,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
                 });
                 vec![Series { architecture: here.place("symped"), of: "", points: points.collect() }]
             });
-            let threads = Scale { label: "server threads", form: Form::Number, kind: Kind::Linear };
-            here.chart(Shape::Points, threads, TRANSACTIONS, vec![panel(series, &[PEAK])])
+            chart(here, Scale::numbers("server threads"), series, &[PEAK])
         },
     },
     PaperFigure {
@@ -178,14 +177,12 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         draw: |here, _| {
             let best = |only: Loops, &(model, names): &(&str, &'static [&'static str])| {
                 let points = || names.iter().flat_map(|name| here.points(&closed_loops(only, names), name));
-                let mut clients: Vec<f64> = points().map(|point| point.x).collect();
-                clients.sort_by(f64::total_cmp);
-                clients.dedup();
-                let best = clients.into_iter().filter_map(|at| most(points().filter(|point| point.x == at)));
+                let clients = positions(points().map(|point| point.x)).into_iter();
+                let best = clients.filter_map(|at| most(points().filter(|point| point.x == at)));
                 Series { architecture: here.place(model), of: "", points: best.collect() }
             };
             let series = of_both(|only| MODELS.iter().map(|model| best(only, model)).collect());
-            here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, &[PEAK, NEXT])])
+            chart(here, CLIENTS, series, &[PEAK, NEXT])
         },
     },
 ];
@@ -205,13 +202,12 @@ fn of_both(series: impl Fn(Loops) -> Vec<Series>) -> Vec<Series> {
 }
 
 fn model(here: &Here<'_>, of: &[&'static str], printed: &[(f64, &str)]) -> Option<Chart> {
-    let series = of_both(|only| here.series(&closed_loops(only, of)));
-    here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, printed)])
+    chart(here, CLIENTS, of_both(|only| here.series(&closed_loops(only, of))), printed)
 }
 
-fn panel(series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Panel {
-    let printed = printed_per_s.iter().map(|&(per_s, label)| published(label, Mark::Level, &[(0.0, per_s)]));
-    Panel { published: printed.collect(), ..Panel::new(String::new(), series) }
+fn chart(here: &Here<'_>, x: Scale, series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Option<Chart> {
+    let panel = with_levels(Panel::new(String::new(), series), printed_per_s);
+    here.chart(Shape::Points, x, TRANSACTIONS, vec![panel])
 }
 
 /// Returns the highest valid point, or the highest of all if none is valid.

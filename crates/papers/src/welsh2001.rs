@@ -5,7 +5,6 @@ use wire::stream::Stream;
 
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, NEAR, RATE, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
-use crate::queue;
 use crate::setup::{self, Setting};
 use report::model::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
@@ -118,20 +117,12 @@ fn draw(
 
 /// Describes how bandwidth and costs change from the fewest to the most connections of [`many`], for each of [`RAW`].
 fn costs(here: &Here<'_>) -> Vec<String> {
-    let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
-    let rows_of = |name: &str| -> Vec<(u32, &Row)> {
-        let mut rows: Vec<(u32, &Row)> = comparisons()
-            .filter(|comparison| many(&comparison.workload))
-            .flat_map(|comparison| comparison.rows.iter().map(|row| (comparison.workload.connections, row)))
-            .filter(|(_, row)| row.repeats > 0 && queue::is(&row.label(), name))
-            .collect();
-        rows.sort_by_key(|(connections, _)| *connections);
-        rows
-    };
     let of_ends = |name: &&str| {
-        let rows = rows_of(name);
-        let (few, most) = (rows.first()?, rows.last()?);
-        if few.0 < most.0 { cost(&few.1.label(), *few, *most) } else { None }
+        let rows = here.rows(many, name).into_iter();
+        let mut rows: Vec<(u32, &Row)> = rows.map(|(workload, row)| (workload.connections, row)).collect();
+        rows.sort_by_key(|(connections, _)| *connections);
+        let (few, most) = (*rows.first()?, *rows.last()?);
+        if few.0 < most.0 { cost(&few.1.label(), few, most) } else { None }
     };
     let costs: Vec<(f64, String)> = RAW.iter().filter_map(of_ends).collect();
     let falls = costs.iter().any(|(share, _)| *share < 1.0 / FLAT);

@@ -3,9 +3,8 @@
 use harness::model::{
     AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight, GateFigure, Run, Strategy, Verdict, VerdictKind, Workload,
 };
-use harness::strategy;
 
-use crate::runs::{empty_run, record, trial};
+use crate::runs::{empty_run, finish, record, trial};
 
 /// The experiment of the race.
 const EXPERIMENT: &str = "name = \"advise\"\narchitectures = [\"mt\", \"epoll\", \"poll\", \"symped\", \"select\"]\n\
@@ -68,19 +67,19 @@ fn planned(names: &[&str; 5]) -> Run {
 fn raced(mut run: Run, names: &[&str; 5], percent: u64) -> Run {
     let place = |name: &str| names.iter().position(|it| *it == name).expect("the name is known");
     let stride = run.header.trials.len() as u32;
-    while let Some(trial) = strategy::next(&run.header, &strategy::outcomes(&run)) {
+    finish(&mut run, |trial| {
         let at = place(trial.architecture.to_string().split(':').next().unwrap_or_default()) as u64;
         let is_changed = trial.index % stride >= names.len() as u32;
         let slower = if is_changed && at == 2 { 0 } else { (at + u64::from(is_changed)) * percent };
         let noise = (u64::from(trial.index) * 7 + u64::from(trial.repeat) * (3 + at)) % 5;
-        let mut record = record(&trial, 400 * (100 + slower) + 200 * noise, VerdictKind::Valid, "");
+        let mut record = record(trial, 400 * (100 + slower) + 200 * noise, VerdictKind::Valid, "");
         if let Some(server) = &mut record.server {
             server.totals.cpu_system_ns += at * 400_000;
         }
         if at == 4 {
             record.verdict = Verdict { kind: VerdictKind::Saturated, reason: "made up".into(), checks: Vec::new() };
         }
-        run.records.push(record);
-    }
+        record
+    });
     run
 }

@@ -1,9 +1,8 @@
 //! Constructed gates.
 
 use harness::model::{GateFigure, GateGoal, GateLimit, Run, Strategy, Verdict, VerdictKind};
-use harness::strategy;
 
-use crate::runs::{empty_run, record, trial};
+use crate::runs::{empty_run, finish, record, trial};
 
 /// Returns a gate of `mt` against `epoll`, whose service times are longer by `percent`, with noise of a percent.
 pub fn gate_run(percent: u64) -> Run {
@@ -19,15 +18,15 @@ pub fn gate_run(percent: u64) -> Run {
     let limits = GateFigure::ALL.into_iter().filter_map(limit).collect();
     let old = run.header.trials[0].architecture.clone();
     run.header.strategy = Strategy::Gate(GateGoal { old, limits, time_max_ns: 60_000_000_000 });
-    while let Some(trial) = strategy::next(&run.header, &strategy::outcomes(&run)) {
+    finish(&mut run, |trial| {
         let is_new = trial.index % 2 == 1;
         let slower = if is_new { percent } else { 0 };
         let noise = (u64::from(trial.index) * 7 + 3) % 5;
-        let mut record = record(&trial, 400 * (100 + slower) + 200 * noise, VerdictKind::Valid, "");
+        let mut record = record(trial, 400 * (100 + slower) + 200 * noise, VerdictKind::Valid, "");
         if is_new && trial.repeat == 1 {
             record.verdict = Verdict { kind: VerdictKind::ClientLimited, reason: "made up".into(), checks: Vec::new() };
         }
-        run.records.push(record);
-    }
+        record
+    });
     run
 }

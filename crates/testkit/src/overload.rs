@@ -1,14 +1,13 @@
 //! Constructed overloads.
 
 use harness::model::{
-    CapacitySource, LatencyLimit, OverloadGoal, Pulse, Run, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord,
-    Varied, VerdictKind,
+    CapacitySource, LatencyLimit, OverloadGoal, Pulse, Run, SearchGoal, Strategy, Trial, TrialRecord, Varied,
+    VerdictKind,
 };
-use harness::strategy;
 use load::config::RequestTimeout;
 use load::report::{Errors, GoodputBin, GoodputReport};
 
-use crate::runs::{empty_run, probe, record, trial};
+use crate::runs::{empty_run, finish, probe, record, trial};
 
 const S: u64 = 1_000_000_000;
 const BIN_NS: u64 = 100_000_000;
@@ -37,12 +36,7 @@ pub fn overload_run() -> Run {
         }
         run.header.trials.push(first);
     }
-    let mut outcomes = Vec::new();
-    while let Some(trial) = strategy::next(&run.header, &outcomes) {
-        let record = if trial.workload.profile.is_some() { pulsed(&trial, &goal) } else { probe(&trial) };
-        outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
-        run.records.push(record);
-    }
+    finish(&mut run, |trial| if trial.workload.profile.is_some() { pulsed(trial, &goal) } else { probe(trial) });
     run
 }
 

@@ -304,13 +304,18 @@ pub fn capacity_run() -> Run {
         }
         run.header.trials.push(first);
     }
+    finish(&mut run, probe);
+    run
+}
+
+/// Adds the records of all trials that the strategy of a run chooses.
+pub(crate) fn finish(run: &mut Run, record_of: impl Fn(&Trial) -> TrialRecord) {
     let mut outcomes = Vec::new();
     while let Some(trial) = strategy::next(&run.header, &outcomes) {
-        let record = probe(&trial);
+        let record = record_of(&trial);
         outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
         run.records.push(record);
     }
-    run
 }
 
 /// Returns the record of a probe: `epoll` has a capacity of 8 200 requests per second, and the client limits others at 21 000.

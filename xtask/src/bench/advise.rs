@@ -3,12 +3,11 @@
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Context;
 use serde::Deserialize;
 
-use super::interleave::compare;
 use super::numbers::Numbers;
-use super::process::{COMPARED, answer, muxbench};
+use super::process::{MEASURED, answer, muxbench};
+use super::results::compare;
 use super::spread::{Bound, Spread};
 
 /// Options of the bench.
@@ -66,23 +65,23 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
         let started = Instant::now();
         let flags = format!("{traffic} --arch {} --budget {}", args.arch, args.budget);
         let advice: Advice =
-            answer(Command::new(&binary).args(["advise", "--json", "--quiet"]).args(flags.split(' ')), COMPARED)?;
+            answer(Command::new(&binary).args(["advise", "--json", "--quiet"]).args(flags.split(' ')), MEASURED)?;
         let advise_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
         let phases = format!("--repeats {count} --ramp 100ms --warm-up 200ms --measure {}s", args.seconds);
-        let long =
-            compare(&binary, &format!("{traffic} --arch {} {phases}", args.arch))?.pop().context("no comparison")?;
+        let long = compare(&binary, &format!("{traffic} --arch {} {phases}", args.arch))?;
         let long_s = started.elapsed().as_secs_f64();
         let best = long.rows.iter().find(|row| row.repeats_valid > 0).map(|row| row.label.as_str());
         let finding = match (&advice.winner, best) {
             (Some(winner), Some(best)) if winner == best => "agree".to_owned(),
             (Some(_), Some(best)) if advice.tied.iter().any(|it| it == best) => format!("tie with {best}"),
-            (Some(winner), Some(best)) => match long.ratio(winner, best) {
-                Ok(ratio) => {
-                    format!("DIFFER: the long comparison has {best}; its ratio of {winner} to {best} is {ratio}")
-                }
-                Err(reason) => format!("DIFFER: the long comparison has {best}; {reason:#}"),
-            },
+            (Some(winner), Some(best)) => {
+                let why = match long.ratio(winner, best) {
+                    Ok(ratio) => format!("its ratio of {winner} to {best} is {ratio}"),
+                    Err(reason) => format!("{reason:#}"),
+                };
+                format!("DIFFER: the long comparison has {best}; {why}")
+            }
             _ => format!("DIFFER: the long comparison has {}", best.unwrap_or("no valid row")),
         };
         agreeing += usize::from(!finding.starts_with("DIFFER"));
@@ -93,7 +92,7 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
             if advice.tied.is_empty() { "none".into() } else { advice.tied.join(", ") },
         );
     }
-    let share = Spread::of(vec![agreeing as f64 / ratios.len() as f64]).check(Bound::AtLeast(0.95));
+    let share = Spread::share(agreeing, ratios.len()).check(Bound::AtLeast(0.95));
     println!("  agree or tie: {agreeing} of {}; share {share}", ratios.len());
     println!("  time / time of the long comparison {}", Spread::of(ratios).check(Bound::AtMost(1.0 / 3.0)));
     Ok(())

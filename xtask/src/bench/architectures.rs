@@ -4,12 +4,13 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Deserialize;
 
-use super::interleave::{Comparison, Row, compare};
 use super::numbers::Numbers;
 use super::process::muxbench;
+use super::results::{Comparison, Row, compare};
+use crate::command;
 
 /// A workload: its heading, its flags, and whether its connections end, so that servers cannot share a window. Closed loops compare
 /// rates, open loops median service times.
@@ -77,7 +78,7 @@ pub(super) fn run(count: usize, args: &Architectures) -> anyhow::Result<()> {
                 beside.join(","),
                 1e3 * args.seconds
             );
-            let comparison = compare(&binary, &flags)?.pop().context("no comparison")?;
+            let comparison = compare(&binary, &flags)?;
             let is_new = |row: &&Row| at == 0 || row.architecture != BASE;
             comparison.rows.iter().filter(is_new).for_each(|row| println!("{}", line(&comparison, row)));
             for (name, cells) in names.iter().zip(&mut overview).filter(|(name, _)| beside.contains(name)) {
@@ -156,9 +157,8 @@ fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
         name: String,
         not_here: Option<String>,
     }
-    let output = Command::new(binary).args(["list", "--json"]).output().context("cannot run `muxbench list`")?;
-    ensure!(output.status.success(), "`muxbench list --json`: {}", output.status);
-    let list: List = serde_json::from_slice(&output.stdout).context("`muxbench list --json`")?;
+    let text = command::output(Command::new(binary).args(["list", "--json"]))?;
+    let list: List = serde_json::from_str(&text).context("`muxbench list --json`")?;
     let here = list.architectures.into_iter().filter(|it| it.not_here.is_none());
     Ok(here.map(|it| it.name).collect())
 }

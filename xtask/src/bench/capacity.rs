@@ -10,7 +10,8 @@ use load::config::{HttpTarget, HttpTraffic};
 use serde_json::Value;
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, COMPARED, Server, answer, closed_config, load_report, muxbench};
+use super::loads::{closed_config, load_report};
+use super::process::{CLIENT_CPU, MEASURED, Server, answer, muxbench, number};
 use super::spread::{Bound, rounds};
 
 /// The path of the requests, with its content of 1 KiB.
@@ -69,13 +70,12 @@ fn closed_rate_per_s(server: &Server) -> anyhow::Result<f64> {
 fn measure(binary: &Path, command: &str, target: &str, flags: &[&str]) -> anyhow::Result<Value> {
     let mut program = Command::new(binary);
     program.args([command, "--target", target, "--json", "--quiet", "--cpus", &CLIENT_CPU.to_string()]).args(flags);
-    answer(program.args(["--connections", "100"]), COMPARED)
+    answer(program.args(["--connections", "100"]), MEASURED)
 }
 
 fn capacity(binary: &Path, target: &str, p99_ms: f64) -> anyhow::Result<f64> {
     let result = measure(binary, "capacity", target, &["--p99", &format!("{p99_ms}ms")])?;
-    let most = result.pointer("/capacity/rows/0/answer/server/most").and_then(Value::as_f64);
-    most.with_context(|| format!("no capacity: {}", result["capacity"]["rows"]))
+    number(&result["capacity"]["rows"], "/0/answer/server/most")
 }
 
 /// Returns the highest rate of a sweep before two steps in a row miss the limit, as in a search.

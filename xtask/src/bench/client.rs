@@ -9,7 +9,8 @@ use load::config::Timestamps;
 use load::report::samples;
 use load::tools::cost;
 
-use super::process::{CLIENT_CPU, COMPARED, CONNECTIONS, Server, answer, config, load_report, muxbench};
+use super::loads::{config, load_report};
+use super::process::{CLIENT_CPU, CONNECTIONS, MEASURED, Server, answer, muxbench};
 use super::spread::{Bound, Spread, rounds};
 
 pub(super) fn send_delay(count: usize) -> anyhow::Result<()> {
@@ -42,7 +43,7 @@ pub(super) fn timestamps(count: usize) -> anyhow::Result<()> {
 pub(super) fn memory() -> anyhow::Result<()> {
     let mut command = Command::new(muxbench()?);
     command.args(["compare", "--arch", "select,poll,epoll", "--connections", "5000", "--repeats", "1"]);
-    let result: serde_json::Value = answer(command.args(["--json", "--quiet"]), COMPARED)?;
+    let result: serde_json::Value = answer(command.args(["--json", "--quiet"]), MEASURED)?;
     println!("user memory per connection in bytes, 5000 connections");
     for trial in result["trials"].as_array().context("`compare` reports no trials")? {
         let architecture = trial["trial"]["architecture"].as_str().unwrap_or_default();
@@ -57,7 +58,7 @@ pub(super) fn memory() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn summary() -> anyhow::Result<()> {
+pub(super) fn summary(count: usize) -> anyhow::Result<()> {
     const SAMPLES: i64 = 5_000_000;
     const LIMIT_S: f64 = 2.0;
     let samples: Vec<Sample> = (0..SAMPLES)
@@ -71,7 +72,7 @@ pub(super) fn summary() -> anyhow::Result<()> {
         })
         .collect();
     let window_ns = SAMPLES as u64 * 125_000;
-    let [share] = rounds(5, || {
+    let [share] = rounds(count, || {
         let started = Instant::now();
         for difference in [samples::send_delay_ns, samples::service_ns, samples::response_ns] {
             let measured = samples::measured(&samples, window_ns, difference);

@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
-
-use super::process::{CLIENT_CPU, SERVER_CPU, comparison_row, free_address, muxbench, start};
+use super::process::{CONNECTIONS, compare_once, free_address, muxbench, number, only_row, start};
 use super::spread::{Bound, rounds};
 
 /// Number of client workers. One more worker runs the server.
@@ -39,7 +37,8 @@ fn workers(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<[f64; 3]> 
     let address = free_address()?;
     let worker = |rank: u32| {
         let mut command = compare(binary, rate, pacing);
-        command.arg("--fleet").env("MUXBENCH_RANK", rank.to_string()).env("MUXBENCH_RANKS", (WORKERS + 1).to_string());
+        command.arg("--distributed").env("MUXBENCH_RANK", rank.to_string());
+        command.env("MUXBENCH_RANKS", (WORKERS + 1).to_string());
         command.env("MUXBENCH_RENDEZVOUS", address.to_string()).env("MUXBENCH_SECRET", "a bench");
         command
     };
@@ -48,20 +47,14 @@ fn workers(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<[f64; 3]> 
 }
 
 fn compare(binary: &Path, rate: &str, pacing: &str) -> Command {
-    let mut command = Command::new(binary);
-    command.args(["compare", "--arch", "epoll", "--connections", "400", "--repeats", "1", "--json", "--quiet"]);
-    command.args(["--rate", rate, "--ramp", "500ms", "--hold", "500ms", "--measure", "4s"]);
-    command.args(["--server-cpus", SERVER_CPU, "--client-cpus", &CLIENT_CPU.to_string()]);
-    command.args(["--pacing", pacing]);
+    let mut command = compare_once(binary, "epoll", CONNECTIONS);
+    command.args(["--rate", rate, "--pacing", pacing]);
     command
 }
 
 /// Returns the rate per second, the median latency in nanoseconds, and the server's CPU time per request.
 fn figures(command: Command) -> anyhow::Result<[f64; 3]> {
-    let row = comparison_row(command)?;
-    let figure = |path: &str| {
-        let value = row.pointer(path).and_then(serde_json::Value::as_f64);
-        value.with_context(|| format!("`compare` reports no {path}: {row}"))
-    };
+    let row = only_row(command)?;
+    let figure = |path| number(&row, path);
     Ok([figure("/rate_achieved_per_s")?, figure("/service/p50_ns")?, figure("/cost/cpu_ns_per_request")?])
 }

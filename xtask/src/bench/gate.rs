@@ -76,19 +76,26 @@ fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> 
     answer(command.args(flags), &[0, 1, 2])
 }
 
+/// Runs equal gates, and prints the sentence of each. Returns the number of the slower builds, that of builds that are not slower,
+/// and the times of the gates in seconds.
+fn gates(binary: &Path, added_ns: u64, flags: &[&str], count: usize) -> anyhow::Result<(usize, usize, Spread)> {
+    let (mut slower, mut not_slower, mut times_s) = (0, 0, Vec::new());
+    for _ in 0..count {
+        let report = gate(binary, added_ns, flags)?;
+        println!("  {:3.0} s: {}", report.elapsed_s, report.sentence);
+        slower += usize::from(report.outcome == "slower");
+        not_slower += usize::from(report.outcome == "not-slower");
+        times_s.push(report.elapsed_s);
+    }
+    Ok((slower, not_slower, Spread::of(times_s)))
+}
+
 fn same(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!("same: an epoll server against itself, 400 connections, 2000 requests/s; {count} gates");
-    let (mut alarms, mut passed, mut times) = (0, 0, Vec::new());
-    for _ in 0..count {
-        let report = gate(binary, 0, &[])?;
-        println!("  {:3.0} s: {}", report.elapsed_s, report.sentence);
-        alarms += usize::from(report.outcome == "slower");
-        passed += usize::from(report.outcome == "not-slower");
-        times.push(report.elapsed_s);
-    }
-    let share = Spread::of(vec![alarms as f64 / count as f64]).check(Bound::AtMost(2.0 / 30.0));
+    let (alarms, passed, times_s) = gates(binary, 0, &[], count)?;
+    let share = Spread::share(alarms, count).check(Bound::AtMost(2.0 / 30.0));
     println!("  alarms: {alarms} of {count}; share {share}");
-    println!("  passed: {passed} of {count}; seconds {}", Spread::of(times));
+    println!("  passed: {passed} of {count}; seconds {times_s}");
     Ok(())
 }
 
@@ -97,15 +104,9 @@ fn slower(binary: &Path, count: usize) -> anyhow::Result<()> {
     let cpu_ns = base.figures.iter().find(|it| it.figure == "cpu").and_then(|it| it.old).context("no CPU time")?;
     let added_ns = (cpu_ns * ADDED_SHARE).round() as u64;
     println!("slower: {added_ns} ns added to {cpu_ns:.0} ns of CPU time a request, within 90 s; {count} gates");
-    let (mut found, mut times) = (0, Vec::new());
-    for _ in 0..count {
-        let report = gate(binary, added_ns, &["--budget", "90s"])?;
-        println!("  {:3.0} s: {}", report.elapsed_s, report.sentence);
-        found += usize::from(report.outcome == "slower");
-        times.push(report.elapsed_s);
-    }
-    let share = Spread::of(vec![found as f64 / count as f64]).check(Bound::AtLeast(0.9));
-    println!("  found: {found} of {count}; share {share}; seconds {}", Spread::of(times));
+    let (found, _, times_s) = gates(binary, added_ns, &["--budget", "90s"], count)?;
+    let share = Spread::share(found, count).check(Bound::AtLeast(0.9));
+    println!("  found: {found} of {count}; share {share}; seconds {times_s}");
     Ok(())
 }
 

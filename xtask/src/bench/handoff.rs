@@ -2,7 +2,8 @@
 
 use load::config::{LoadConfig, Phases};
 
-use super::process::{SERVER_CPU, Server, config, load_report};
+use super::loads::{config, load_report};
+use super::process::{SERVER_CPU, Server, Sizes};
 use super::seda::switch_us;
 use super::spread::{Bound, rounds};
 
@@ -17,14 +18,13 @@ pub(super) fn run(count: usize, architectures: &[String]) -> anyhow::Result<()> 
         let [added_us] = rounds(count, || Ok([p50_us(architecture)? - p50_us("epoll")?]))?;
         println!("  {architecture:14} {}", added_us.check(Bound::AtMost(2.0)));
     }
-    let cpu = SERVER_CPU.parse()?;
-    let [switch_us] = rounds(count, || Ok([switch_us([cpu; 2])?]))?;
+    let [switch_us] = rounds(count, || Ok([switch_us([SERVER_CPU; 2])?]))?;
     println!("  waking another thread on the same CPU and waiting for it: {switch_us} µs");
     Ok(())
 }
 
 fn p50_us(architecture: &str) -> anyhow::Result<f64> {
-    const SIZES: (u32, u32) = (128, 128);
+    const SIZES: Sizes = (128, 128);
     let server = Server::ours(architecture, SIZES)?;
     let config = LoadConfig {
         connections: CONNECTIONS,

@@ -12,10 +12,11 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestam
 use load::tools::hostile::{MANNERS, Tally, manner};
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, load_read, muxbench, serve};
+use super::loads::load_read;
+use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, muxbench, serve};
 use super::spread::{Bound, rounds};
 use crate::child::{Process, wait_until};
-use crate::hostile::{Hostile as Crowd, Order};
+use crate::hostile::{HostileProcess, Order};
 
 /// Number of hostile clients. A third reconnects repeatedly: at any time a ninth of all is disconnected, and 10 000 are connected.
 const HOSTILE: u32 = 11_250;
@@ -126,7 +127,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
             manners: manners.to_vec(),
             acts_per_s: ACTS_PER_S,
         };
-        let mut hostile = Crowd::start(&order)?;
+        let mut hostile = HostileProcess::start(&order)?;
         let connected = (f64::from(args.hostile) * CONNECTED_MIN) as u32;
         hostile.wait_until("the hostile clients are connected", |tally| tally.open >= connected.into())?;
         let condition = format!("the server has accepted {connected} connections (limit of descriptors: ulimit -Hn)");
@@ -136,7 +137,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
         })?;
         crowd = Some(hostile);
     }
-    let tally = || crowd.as_ref().map(Crowd::tally).unwrap_or_default();
+    let tally = || crowd.as_ref().map(HostileProcess::tally).unwrap_or_default();
     let figures = rounds(WINDOWS, || window(args, address, &server, &tally))?;
     if crowd.is_some() {
         ensure!(tally().open >= u64::from(args.hostile) / 2, "most hostile clients are disconnected: {:?}", tally());
@@ -164,11 +165,10 @@ fn window(
 }
 
 fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {
-    let target = HttpTarget::get("/bytes/1024", Some(1024));
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),
-        http: Some(HttpTraffic::new(vec![target])),
+        http: Some(HttpTraffic::new(vec![HttpTarget::get("/bytes/1024", Some(1024))])),
         phases: Phases {
             ramp_ns: 100_000_000,
             warm_up_ns: 100_000_000,

@@ -4,13 +4,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use xtask::root;
 
 use super::comparison::{Figures, compare, print_note};
-use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_during, free_address, listen, muxbench, on_cpu, serve};
 use crate::child::Process;
 use crate::environment::peers;
 
@@ -21,8 +20,7 @@ pub(super) const FILE: &str = "file";
 pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
     println!(
-        "GET of a file (muxbench keeps it in memory, nginx open), muxbench / nginx, wrk -t1 -c{}, {count} rounds",
-        CONNECTIONS
+        "GET of a file (muxbench keeps it in memory, nginx open), muxbench / nginx, wrk -t1 -c{CONNECTIONS}, {count} rounds"
     );
     for &bytes in sizes {
         let folder = tempfile::tempdir()?;
@@ -82,11 +80,9 @@ fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Proces
     let run = |duration: &str| wrk(peers, duration, &url).output().context("cannot run taskset wrk");
     // Warm up: the server opens files and grows buffers.
     wrk_figures(&run("1s")?)?;
-    let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
-    let output = run("3s")?;
-    let (elapsed, used_ns) = (started.elapsed(), (cpu_ns(&server.0)? - before_ns) as f64);
+    let (output, used_ns, busy) = cpu_during(&server.0, || run("3s"))?;
     let (rate_per_s, requests) = wrk_figures(&output)?;
-    Ok(Figures { rate_per_s, cpu_ns_per_request: used_ns / requests, busy: used_ns / elapsed.as_nanos() as f64 })
+    Ok(Figures { rate_per_s, cpu_ns_per_request: used_ns / requests, busy })
 }
 
 /// Returns the command that runs the client `wrk` with one thread.

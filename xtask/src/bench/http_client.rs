@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule, TlsConfig};
-use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
 use super::http::{self, CONNECTIONS, FILE};
-use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, load_report, muxbench, on_cpu};
+use super::loads::load_report;
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_during, free_address, muxbench, on_cpu};
 use super::spread::{Bound, rounds};
+use crate::child::pin;
+use crate::command;
 use crate::environment::peers;
 
 /// The largest ratio of the CPU time of a request over plain HTTP.
@@ -41,9 +43,8 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
             _ => http::ours(&binary, address, folder.path())?,
         };
         let [rate, cost, busy, per_s] = rounds(count, || {
-            let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
-            let (ours, theirs) = (ours(address, has_tls)?, run_wrk(&peers, &url)?);
-            let busy = (cpu_ns(&server.0)? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
+            let both = || anyhow::Ok((ours(address, has_tls)?, run_wrk(&peers, &url)?));
+            let ((ours, theirs), _, busy) = cpu_during(&server.0, both)?;
             Ok([ours[0] / theirs[0], ours[1] / theirs[1], busy, ours[0]])
         })?;
         // With TLS most of the client's time goes to the ciphers.
@@ -85,11 +86,13 @@ fn run_wrk(peers: &Path, url: &str) -> anyhow::Result<[f64; 2]> {
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
     // taskset becomes wrk by exec; its CPU time is readable only while it runs.
     std::thread::sleep(Duration::from_millis(500));
-    let (started, before_ns) = (Instant::now(), cpu_ns(&child)?);
-    std::thread::sleep(WINDOW);
-    let ns_per_s = (cpu_ns(&child)? - before_ns) as f64 / started.elapsed().as_secs_f64();
+    let sleep = || {
+        std::thread::sleep(WINDOW);
+        Ok(())
+    };
+    let ((), _, busy) = cpu_during(&child, sleep)?;
     let (rate_per_s, _) = http::wrk_figures(&child.wait_with_output()?)?;
-    Ok([rate_per_s, ns_per_s / rate_per_s])
+    Ok([rate_per_s, busy * 1e9 / rate_per_s])
 }
 
 /// Measures the delay of sessions that a client starts at constant intervals, as the server's `accept` sees it.
@@ -132,9 +135,7 @@ pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
 fn calibrate() -> anyhow::Result<()> {
     let rate = RATE_PER_S.to_string();
     let flags = ["--rate", &rate, "--connections", "400", "--hold", "100us,1ms", "--law", "fixed", "--quiet"];
-    let output = Command::new(muxbench()?).arg("calibrate").args(flags).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "calibrate: {}", String::from_utf8_lossy(&output.stderr));
+    let text = command::output(Command::new(muxbench()?).arg("calibrate").args(flags))?;
     println!("muxbench calibrate {}", flags.join(" "));
     text.lines().for_each(|line| println!("  {line}"));
     Ok(())
@@ -146,15 +147,13 @@ fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
     command.args(["--hog", "--server", "127.0.0.1", "--port", &address.port().to_string(), "--uri", "/"]);
     command.args(["--rate", &sessions_per_s.to_string(), "--num-conns", &(4.0 * sessions_per_s).to_string()]);
     command.args(["--num-calls", &REQUESTS.to_string()]);
-    let output = command.output().context("cannot run taskset httperf")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && text.contains("Errors: total 0 "), "httperf: {text}");
+    let text = command::output(&mut command).context("httperf")?;
+    ensure!(text.contains("Errors: total 0 "), "httperf: {text}");
     Ok(())
 }
 
-/// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its
-/// connections, in µs. Connections are due at constant intervals. The zero
-/// point of the delay is the 0.1 % quantile of arrival relative to that schedule.
+/// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its connections, in µs.
+/// Connections are due at constant intervals.
 fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -172,18 +171,15 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
     let interval_us = 1e6 / (RATE_PER_S / f64::from(REQUESTS));
     let mut late: Vec<f64> = arrivals_us.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
     late.sort_by(f64::total_cmp);
-    // Use one of the lowest values as reference, because the very lowest may be an outlier of the clock.
-    let earliest = late[late.len() / 1_000];
-    let rank = |share: f64| late[((late.len() as f64 * share) as usize).min(late.len() - 1)] - earliest;
-    Ok([rank(0.5), rank(0.99)])
+    let quantile = |share| stats::quantile(&late, share).unwrap_or(f64::NAN);
+    // The reference is one of the lowest values, because the very lowest may be an outlier of the clock.
+    Ok([0.5, 0.99].map(|share| quantile(share) - quantile(0.001)))
 }
 
 /// Answers all requests and records when it accepted each connection. It polls on its own CPU without sleeping.
 fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
     const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let mut cpus = CpuSet::new();
-    cpus.set(SERVER_CPU.parse()?);
-    rustix::thread::sched_setaffinity(None, &cpus)?;
+    pin(&[SERVER_CPU])?;
     rustix::net::listen(listener, 4_096)?;
     listener.set_nonblocking(true)?;
     let (mut accepted, mut streams, mut buffer) = (Vec::with_capacity(100_000), Vec::<TcpStream>::new(), [0; 4_096]);

@@ -1,13 +1,12 @@
 //! Interleaved trials: noise of equal servers, found differences of known size, and agreement with separate trials.
 
-use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use serde::Deserialize;
 
-use super::process::{comparisons, muxbench};
+use super::process::{comparison, comparisons, muxbench};
+use super::results::{Comparison, Interval, Ratio, compare};
 use super::spread::{Bound, Spread, rounds};
 
 /// Six contestants, with the placebo of the first.
@@ -28,141 +27,8 @@ const ADDED_US: [u32; 3] = [2, 5, 10];
 pub struct Interleave {
     /// Checks, with commas: placebo, truth, agreement, slice, closed, order, idle
     #[arg(long, value_delimiter = ',', default_value = "placebo,truth,agreement,slice,closed,order,idle")]
+    #[arg(value_parser = ["placebo", "truth", "agreement", "slice", "closed", "order", "idle"])]
     check: Vec<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Comparison {
-    title: String,
-    pub rows: Vec<Row>,
-    pairs: Vec<Pair>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Row {
-    pub architecture: String,
-    pub label: String,
-    pub verdict: String,
-    /// Why trials are not valid.
-    reasons: Vec<String>,
-    pub repeats: u32,
-    pub repeats_valid: u32,
-    service_p50_ns: Option<Estimate>,
-    pub service: Option<Quantiles>,
-    pub rate_achieved_per_s: Option<f64>,
-    pub cost: Option<Cost>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Quantiles {
-    pub p50_ns: f64,
-    pub p99_ns: f64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Cost {
-    pub cpu_ns_per_request: f64,
-    pub syscalls_per_request: Option<f64>,
-    pub switches_per_request: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Estimate {
-    value: f64,
-}
-
-#[derive(Deserialize)]
-struct Pair {
-    architecture: String,
-    base: String,
-    ratio: Ratio,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Ratio {
-    ratio: f64,
-    interval: Option<Interval>,
-    /// The p value, corrected for all pairs of the table.
-    p_family: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Interval {
-    low: f64,
-    high: f64,
-}
-
-impl Interval {
-    fn half_width(self) -> f64 {
-        (self.high - self.low) / 2.0
-    }
-
-    fn holds(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-}
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.interval {
-            Some(interval) => write!(f, "{:.3} ({:.3} to {:.3})", self.ratio, interval.low, interval.high),
-            None => write!(f, "{:.3}", self.ratio),
-        }
-    }
-}
-
-impl Comparison {
-    /// The labels of the rows with this verdict.
-    fn labels(&self, verdict: &'static str) -> impl Iterator<Item = &str> {
-        self.rows.iter().filter(move |row| row.verdict == verdict).map(|row| row.label.as_str())
-    }
-
-    /// The pairs of servers of which one is known to be slower, the slower one first: they differ significantly, or one is saturated
-    /// and the other valid. Saturated servers miss the rate, and have no ratios.
-    fn separated(&self) -> impl Iterator<Item = (&str, &str)> {
-        let differ = self.pairs.iter().filter(|pair| pair.ratio.p_family.is_some_and(|p| p <= 0.05));
-        let differ = differ.map(|pair| match pair.ratio.ratio > 1.0 {
-            true => (pair.architecture.as_str(), pair.base.as_str()),
-            false => (pair.base.as_str(), pair.architecture.as_str()),
-        });
-        let saturated = self.labels("saturated");
-        differ.chain(saturated.flat_map(move |slower| self.labels("valid").map(move |faster| (slower, faster))))
-    }
-
-    fn separates(&self, slower: &str, faster: &str) -> bool {
-        self.separated().any(|it| it == (slower, faster))
-    }
-
-    /// Returns the servers in order, with `<` between neighbours of which the second is known to be slower, and `=` between others.
-    fn chain(&self) -> String {
-        let mut chain = String::new();
-        for (at, row) in self.rows.iter().enumerate() {
-            let sign = |faster: &Row| if self.separates(&row.label, &faster.label) { " < " } else { " = " };
-            chain += at.checked_sub(1).map_or("", |at| sign(&self.rows[at]));
-            chain += &row.label;
-        }
-        chain
-    }
-
-    /// The ratio of one server to another.
-    pub(super) fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
-        let pair = |one: &str, other: &str| self.pairs.iter().find(|it| it.architecture == one && it.base == other);
-        let inverse = |it: &Pair| Ratio {
-            ratio: 1.0 / it.ratio.ratio,
-            interval: it.ratio.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low }),
-            ..it.ratio
-        };
-        let ratio = pair(architecture, base).map(|it| it.ratio).or_else(|| pair(base, architecture).map(inverse));
-        ratio.with_context(|| {
-            let rows = self.rows.iter().filter(|row| !row.reasons.is_empty());
-            let reasons: Vec<String> = rows.map(|row| format!("{}: {}", row.label, row.reasons.join("; "))).collect();
-            format!("{}: no ratio of {architecture} to {base}; {}", self.title, reasons.join("; "))
-        })
-    }
-
-    fn interval(&self, architecture: &str, base: &str) -> anyhow::Result<Interval> {
-        self.ratio(architecture, base)?.interval.with_context(|| format!("{architecture} to {base}: no interval"))
-    }
 }
 
 pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
@@ -175,37 +41,29 @@ pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
             "slice" => slice(&binary, count)?,
             "closed" => closed(&binary, count)?,
             "order" => order(&binary, count)?,
-            "idle" => idle(&binary, count)?,
-            unknown => {
-                anyhow::bail!(
-                    "unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed, order or idle"
-                )
-            }
+            _ => idle(&binary, count)?,
         }
     }
     Ok(())
 }
 
-/// Runs `compare` with these flags, and returns its comparisons.
-pub(super) fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
-    comparisons(Command::new(binary).args(["compare", "--json", "--quiet"]).args(flags.split_whitespace()))
+/// The servers besides `epoll`.
+fn others(servers: &'static str) -> impl Iterator<Item = &'static str> {
+    servers.split(',').filter(|name| *name != "epoll")
 }
 
-fn only(mut comparisons: Vec<Comparison>) -> anyhow::Result<Comparison> {
-    comparisons.pop().context("no comparison")
-}
-
-/// Prints why a run gave no result, which then counts as a miss.
+/// Prints why a run gave no result. Callers count this as a miss.
 fn known<T>(result: anyhow::Result<T>) -> Option<T> {
     result.inspect_err(|reason| println!("  no result: {reason:#}")).ok()
 }
 
+fn shown(ratio: Option<Ratio>) -> String {
+    ratio.map_or("none".into(), |ratio| ratio.to_string())
+}
+
 /// Prints a share of runs, and counts a miss if it is too low.
 fn print_share(what: &str, hits: usize, all: usize, min: f64) {
-    println!(
-        "  {what}: {hits} of {all} runs; share {}",
-        Spread::of(vec![hits as f64 / all as f64]).check(Bound::AtLeast(min))
-    );
+    println!("  {what}: {hits} of {all} runs; share {}", Spread::share(hits, all).check(Bound::AtLeast(min)));
 }
 
 fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
@@ -213,7 +71,7 @@ fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
     let (mut widths, mut hits) = (Vec::new(), 0);
     for _ in 0..count {
         let flags = format!("--arch {SIX} --placebo --connections 400 {REPEATS}");
-        let interval = only(compare(binary, &flags)?)?.interval("epoll (placebo)", "epoll");
+        let interval = compare(binary, &flags)?.interval("epoll (placebo)", "epoll");
         let Some(interval) = known(interval) else { continue };
         println!("  {:.4} to {:.4}", interval.low, interval.high);
         widths.push(interval.half_width());
@@ -273,9 +131,8 @@ fn added_us(binary: &Path) -> anyhow::Result<Vec<Interval>> {
     std::fs::write(&file, servers_with_added_time(binary))?;
     let mut command = Command::new(binary);
     command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet"]);
-    let comparison = only(comparisons(&mut command)?)?;
-    let base = comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
-    let base_us = base.context("exec:base: no p50")?.value / 1e3;
+    let comparison: Comparison = comparison(&mut command)?;
+    let base_us = comparison.p50_ns("exec:base")? / 1e3;
     let us = |ratio: f64| (ratio - 1.0) * base_us;
     let mut line = format!("  base {base_us:.1} µs");
     let mut intervals = Vec::new();
@@ -297,15 +154,15 @@ fn agreement(binary: &Path) -> anyhow::Result<()> {
         "--connections 400 --rate 8000 --request 1B --response 1B",
         "--connections 2000 --rate 1000",
     ] {
-        let of = |flags: &str| only(compare(binary, &format!("--arch {EIGHT} {workload} {flags}"))?);
+        let of = |flags: &str| compare(binary, &format!("--arch {EIGHT} {workload} {flags}"));
         let interleaved = of("--repeats 3 --ramp 100ms --warm-up 200ms --measure 3s")?;
         let separate = of("--interleave never --repeats 10 --ramp 100ms --warm-up 200ms --measure 2s")?;
         println!("  {}", interleaved.title);
-        for architecture in EIGHT.split(',').filter(|it| *it != "epoll") {
-            let [a, b] = [&interleaved, &separate].map(|it| it.ratio(architecture, "epoll"));
-            let (Some(a), Some(b)) = (known(a), known(b)) else { continue };
-            let distance = Spread::of(vec![(a.ratio / b.ratio - 1.0).abs()]);
-            println!("    {architecture:10} {a} / {b}: distance {}", distance.check(Bound::AtMost(0.03)));
+        for architecture in others(EIGHT) {
+            let [a, b] = [&interleaved, &separate].map(|it| known(it.ratio(architecture, "epoll")));
+            let distance = a.zip(b).map_or(f64::NAN, |(a, b)| (a.ratio / b.ratio - 1.0).abs());
+            let distance = Spread::of(vec![distance]).check(Bound::AtMost(0.03));
+            println!("    {architecture:10} {} / {}: distance {distance}", shown(a), shown(b));
         }
     }
     Ok(())
@@ -317,14 +174,13 @@ fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
     for _ in 0..count {
         let of = |slice: &&str| {
             let flags = format!("--arch {SIX} --connections 400 --repeats 1 --slice {slice} {PHASES}");
-            only(compare(binary, &flags)?)
+            compare(binary, &flags)
         };
         let runs = SLICES.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
         let mut agree = true;
-        for architecture in SIX.split(',').filter(|it| *it != "epoll") {
+        for architecture in others(SIX) {
             let intervals = runs.iter().map(|run| run.interval(architecture, "epoll")).collect();
-            let intervals: Option<Vec<Interval>> = known(intervals);
-            let Some(intervals) = intervals else {
+            let Some(intervals): Option<Vec<Interval>> = known(intervals) else {
                 agree = false;
                 continue;
             };
@@ -346,12 +202,12 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
         let flags = format!(
             "--arch {SIX} --schedule closed --connections 100 --repeats 1 --ramp 100ms --warm-up 300ms --measure 5600ms"
         );
-        let comparison = only(compare(binary, &flags)?)?;
-        for architecture in SIX.split(',').filter(|it| *it != "epoll") {
-            let Some(ratio) = known(comparison.ratio(architecture, "epoll")) else { continue };
-            let interval = ratio.interval.context("no interval")?;
-            println!("  {architecture:10} {:.3} ({:.3} to {:.3})", ratio.ratio, interval.low, interval.high);
-            widths.push(interval.half_width() / ratio.ratio);
+        let comparison = compare(binary, &flags)?;
+        for architecture in others(SIX) {
+            let ratio = known(comparison.ratio(architecture, "epoll"));
+            println!("  {architecture:10} {}", shown(ratio));
+            let width = ratio.and_then(|ratio| Some(ratio.interval?.half_width() / ratio.ratio));
+            widths.push(width.unwrap_or(f64::NAN));
         }
     }
     println!("  half-width / ratio {}", Spread::of(widths).check(Bound::AtMost(0.02)));
@@ -362,7 +218,8 @@ fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!(
         "order: the default `compare`; `a < b`: b is significantly slower, or saturated while a is valid; {count} runs"
     );
-    let runs = (0..count).map(|_| compare(binary, "")).collect::<anyhow::Result<Vec<_>>>()?;
+    let run = || comparisons::<Comparison>(Command::new(binary).args(["compare", "--json", "--quiet"]));
+    let runs = (0..count).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
     for at in 0..runs.iter().map(Vec::len).max().unwrap_or(0) {
         let orders: Vec<&Comparison> = runs.iter().filter_map(|run| run.get(at)).collect();
         orders.iter().for_each(|order| println!("  {}: {}", order.title, order.chain()));
@@ -381,9 +238,8 @@ fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!("idle: idle CPUs that poll / that sleep, 400 connections, 2000 requests/s, 20 s each; {count} runs");
     let figures = |how: &str| {
         let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 --idle-cpus {how} {PHASES}");
-        let comparison = only(compare(binary, &flags)?)?;
-        let epoll = comparison.rows.iter().find(|row| row.label == "epoll").and_then(|row| row.service_p50_ns.as_ref());
-        let epoll_ns = epoll.context("epoll: no p50")?.value;
+        let comparison = compare(binary, &flags)?;
+        let epoll_ns = comparison.p50_ns("epoll")?;
         let added_ns = (comparison.ratio("mt", "epoll")?.ratio - 1.0) * epoll_ns;
         anyhow::Ok([epoll_ns, added_ns, comparison.interval("epoll (placebo)", "epoll")?.half_width()])
     };
@@ -393,34 +249,4 @@ fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {
     })?;
     println!("  epoll's p50 {p50}; what mt adds to it {added}; half-width of the placebo's interval {width}");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn saturated_server_is_slower_than_valid_ones() {
-        let row = |label: &str, verdict: &str| {
-            json!({
-                "architecture": label, "label": label, "verdict": verdict, "reasons": [], "repeats": 4,
-                "repeats_valid": 4,
-            })
-        };
-        let pair = |architecture: &str, base: &str, p: f64| {
-            json!({
-                "architecture": architecture, "base": base, "ratio": { "ratio": 1.2, "p_family": p },
-            })
-        };
-        let comparison = json!({
-            "title": "400 connections",
-            "rows": [row("epoll", "valid"), row("mt", "valid"), row("select", "saturated"), row("mp", "failed")],
-            "pairs": [pair("mt", "epoll", 0.5)],
-        });
-        let comparison: Comparison = serde_json::from_value(comparison).unwrap();
-        assert_eq!(comparison.chain(), "epoll = mt < select = mp");
-        assert!(comparison.separates("select", "epoll"));
-    }
 }

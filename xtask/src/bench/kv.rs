@@ -8,7 +8,8 @@ use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule};
 use wire::{Address, ServiceSpec};
 
 use super::comparison::{Figures, compare, print_note};
-use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, load_read, muxbench, on_cpu, serve};
+use super::loads::load_read;
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
 use crate::environment::peers;
 
 const CONNECTIONS: u32 = 100;
@@ -46,7 +47,7 @@ pub(super) fn run(count: usize, pair: &Pair, transports: &[String]) -> anyhow::R
     println!("gets, muxbench / {title}, {CONNECTIONS} connections, {RECORDS} records, median of {count} rounds");
     for transport in transports {
         for architecture in ["epoll", "symped:1/epoll"] {
-            let measure = |command: &dyn Fn(&Address) -> Command| {
+            let figures = |command: &dyn Fn(&Address) -> Command| {
                 let address = address(transport, folder.path())?;
                 measure(&address, command(&address), &pair.service)
             };
@@ -54,8 +55,8 @@ pub(super) fn run(count: usize, pair: &Pair, transports: &[String]) -> anyhow::R
                 &format!("{transport:4} {architecture:14}"),
                 count,
                 pair.rate_min,
-                || measure(&|address| serve(&binary, architecture, address, &["--service", pair.service.name()])),
-                || measure(&pair.theirs),
+                || figures(&|address| serve(&binary, architecture, address, &["--service", pair.service.name()])),
+                || figures(&pair.theirs),
             )?;
         }
     }

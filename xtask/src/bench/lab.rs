@@ -48,7 +48,8 @@ fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<[f64; 2]> {
     ensure!(made.len() >= 6, "fewer than six namespaces: {made:?}");
     let ended = Instant::now();
     lab.stdin.take().context("standard input is piped")?.write_all(b"end\n")?;
-    lab.wait()?;
+    let status = lab.wait()?;
+    ensure!(status.success(), "the lab failed ({status})");
     wait_until(&format!("{made:?} are gone"), GONE_MAX, || Ok(all_namespaces().is_disjoint(&made)))?;
     Ok([up, ended.elapsed()].map(|time| time.as_secs_f64()))
 }

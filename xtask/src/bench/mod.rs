@@ -1,8 +1,9 @@
 //! Measurements of muxbench itself, some as ratios to other programs measured in turn. Machines are noisy, so figures are
 //! medians of several rounds, printed with the lowest and the highest value. `memory` has one round.
 //!
-//! `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers. The other files contain
-//! the benches.
+//! `process`: servers under test, and commands of muxbench; `loads`: loads that benches run themselves; `results`: figures that
+//! `compare` prints; `spread`: medians and their limits; `comparison`: pairs of servers; `numbers`: choices of workloads. The other
+//! files contain the benches.
 
 mod advise;
 mod architectures;
@@ -19,21 +20,23 @@ mod http_client;
 mod interleave;
 mod kv;
 mod lab;
+mod loads;
 mod numbers;
 mod observe;
 mod page;
 pub mod process;
+mod results;
 mod seda;
 mod server;
 mod spread;
 mod stream;
 mod trace;
 
-use std::process::Command;
-
 use anyhow::ensure;
 use clap::{Parser, Subcommand};
 use xtask::root;
+
+use crate::command;
 
 /// Measures muxbench itself
 #[derive(Debug, Parser)]
@@ -143,7 +146,7 @@ enum Subject {
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
     let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
     if cfg!(debug_assertions) && !is_given {
-        let status = Command::new(env!("CARGO"))
+        let status = command::cargo()
             .args(["run", "--quiet", "--release", "--package", "xtask", "--features", "tools", "--"])
             .args(std::env::args_os().skip(1))
             .current_dir(root())
@@ -163,7 +166,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Server { arch, against } => server::run(count, arch, against.as_deref()),
         Subject::Lag => client::send_delay(count),
         Subject::Memory => client::memory(),
-        Subject::Summary => client::summary(),
+        Subject::Summary => client::summary(count),
         Subject::Timestamps => client::timestamps(rounds.unwrap_or(15)),
         Subject::Kv { sockets } => kv::run(count, &kv::MEMCACHED, sockets),
         Subject::Redis { sockets } => kv::run(count, &kv::REDIS, sockets),
@@ -193,8 +196,9 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; architectures; gate; advise; observe; capacity; trace; gather; fleet; lab; \
-                    handoff; seda; server; server --arch epoll-et,io_uring --against epoll";
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; \
+                   architectures; gate; advise; observe; capacity; trace; gather; fleet; lab; handoff; seda; server; \
+                   server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]
 #[test]

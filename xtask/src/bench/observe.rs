@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::numbers::Numbers;
-use super::process::{CLIENT_CPU, Server, muxbench};
+use super::process::{CLIENT_CPU, MEASURED, Server, Sizes, muxbench, number, printed};
 use super::spread::{Bound, Spread, rounds};
 use crate::child::Process;
 
@@ -31,13 +31,13 @@ struct Traffic {
     connections: u32,
     idle: u32,
     active: f64,
-    sizes: (u32, u32),
+    sizes: Sizes,
     /// Connections are short-lived, so their number is not constant.
     is_short_lived: bool,
 }
 
 impl Traffic {
-    const fn new(flags: &'static str, connections: u32, sizes: (u32, u32)) -> Self {
+    const fn new(flags: &'static str, connections: u32, sizes: Sizes) -> Self {
         Self { architecture: "epoll", flags, connections, idle: 0, active: 1.0, sizes, is_short_lived: false }
     }
 }
@@ -82,13 +82,8 @@ fn round(binary: &Path, traffic: &Traffic, seconds: u64) -> anyhow::Result<[f64;
     ensure!(messages.any(|line| line.is_ok_and(|line| line.starts_with("measure:"))), "the client ended early");
     let mut command = Command::new(binary);
     command.args(["observe", "--port", &server.address.port().to_string(), "--json", "--duration"]);
-    let output = command.arg(format!("{seconds}s")).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{command:?}: {}", output.status);
-    let seen: Value = serde_json::from_slice(&output.stdout)?;
+    let seen: Value = serde_json::from_str(&printed(command.arg(format!("{seconds}s")), &[0])?)?;
     let report = finish(&mut client.0, messages)?;
-    let number = |value: &Value, path: &str| {
-        value.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {value}"))
-    };
     let seen_number = |path: &str| number(&seen["observation"], path);
     let error = |seen: f64, known: f64| (seen / known - 1.0).abs();
     let count = f64::from(traffic.connections + traffic.idle);
@@ -134,7 +129,8 @@ fn finish(client: &mut Child, messages: impl Iterator<Item = std::io::Result<Str
     let mut text = String::new();
     client.stdout.take().context("no standard output")?.read_to_string(&mut text)?;
     let status = client.wait()?;
-    // Status 3: a disturbed trial is not valid, but its rate is known.
-    ensure!(matches!(status.code(), Some(0 | 3)), "the client failed ({status}): {}", messages.join("\n"));
+    // A disturbed trial is not valid, but its rate is known.
+    let is_measured = status.code().is_some_and(|code| MEASURED.contains(&code));
+    ensure!(is_measured, "the client failed ({status}): {}", messages.join("\n"));
     serde_json::from_str(&text).context("`load` prints no JSON")
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
-
+use anyhow::{Context, bail};
 use xtask::root;
 
-use super::process::muxbench;
+use super::process::{example, muxbench};
 use super::spread::{Bound, rounds};
+use crate::command;
 use crate::environment::browser;
 
 /// Limits in seconds.
@@ -20,16 +20,12 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let (binary, packages) = (muxbench()?, browser::prepare()?);
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     let run = folder.path().join("run");
-    let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--release", "--package", "muxbench-testkit", "--example", "store-large-run"]);
-    let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
-    ensure!(status.success(), "the run could not be stored ({status})");
+    let mut example = example("muxbench-testkit", "store-large-run");
+    command::run(example.arg(&run)).context("cannot store the run")?;
     let [written_s, answers_s] = rounds(count, || {
         let started = Instant::now();
-        let output =
-            Command::new(&binary).arg("report").arg(&run).arg("--html").output().context("cannot start muxbench")?;
+        command::run(Command::new(&binary).arg("report").arg(&run).arg("--html"))?;
         let written_s = started.elapsed().as_secs_f64();
-        ensure!(output.status.success(), "`report --html` failed: {}", String::from_utf8_lossy(&output.stderr));
         Ok([written_s, answer_s(&packages, &run.join("report.html"))?])
     })?;
     let bytes = std::fs::metadata(run.join("report.html"))?.len();

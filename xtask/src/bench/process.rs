@@ -1,25 +1,25 @@
-//! Servers that benches measure, and the client's configuration.
+//! Servers that benches measure, and commands of muxbench.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
-use load::config::{LoadConfig, Phases, Schedule};
-use load::{Event, LoadReport};
+use anyhow::{Context, ensure};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use wire::{Address, ServiceSpec};
+use serde_json::Value;
+use wire::Address;
 use xtask::root;
 
 use crate::child::{Process, wait_until};
+use crate::command;
 
 /// CPU of servers.
-pub const SERVER_CPU: &str = "0";
+pub const SERVER_CPU: usize = 0;
 /// CPU of clients.
 pub const CLIENT_CPU: usize = 1;
 pub const CONNECTIONS: u32 = 400;
@@ -43,12 +43,13 @@ pub fn listen(command: Command, target: &Address) -> anyhow::Result<Process> {
 /// Returns the command that runs `muxbench serve` on the server's CPU.
 pub fn serve(binary: &Path, architecture: &str, target: &Address, flags: &[&str]) -> Command {
     let mut command = Command::new(binary);
-    command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU, "--listen", &target.to_string()]).args(flags);
+    command.args(["serve", "--arch", architecture, "--cpus", &SERVER_CPU.to_string()]);
+    command.args(["--listen", &target.to_string()]).args(flags);
     command
 }
 
 /// Returns a command that runs a program on one CPU.
-pub fn on_cpu(cpu: impl ToString, program: impl AsRef<OsStr>) -> Command {
+pub fn on_cpu(cpu: usize, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu.to_string()]).arg(program);
     command
@@ -64,6 +65,15 @@ pub fn cpu_ns(process: &Child) -> anyhow::Result<u64> {
         total_ns += first.with_context(|| format!("{}: `{line}`", path.display()))?;
     }
     Ok(total_ns)
+}
+
+/// Returns the result of `run`, and the CPU time that a process uses meanwhile: in nanoseconds, and as a share of one CPU.
+pub fn cpu_during<T>(process: &Child, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64, f64)> {
+    let (started, before_ns) = (Instant::now(), cpu_ns(process)?);
+    let result = run()?;
+    let elapsed_ns = started.elapsed().as_nanos() as f64;
+    let used_ns = (cpu_ns(process)? - before_ns) as f64;
+    Ok((result, used_ns, used_ns / elapsed_ns))
 }
 
 /// Bytes of a request and of a response.
@@ -110,112 +120,89 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// The statuses of commands that compare or search: done, and no trial is valid.
-pub const COMPARED: &[i32] = &[0, 3];
+/// The statuses with a result of commands that measure: done, and no trial is valid.
+pub const MEASURED: &[i32] = &[0, 3];
 
-/// Runs a command of muxbench that prints JSON, with a temporary folder for its results, and returns the JSON. `statuses` are those
-/// with a result.
-pub fn answer<T: DeserializeOwned>(command: &mut Command, statuses: &[i32]) -> anyhow::Result<T> {
-    let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
-    command.arg("--output").arg(folder.path().join("run"));
+/// Runs a command with its messages on the terminal, and returns its output. Any other status is an error.
+pub fn printed(command: &mut Command, statuses: &[i32]) -> anyhow::Result<String> {
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(output.status.code().is_some_and(|code| statuses.contains(&code)), "{command:?}: {}", output.status);
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))
+    Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Runs `muxbench compare --json` and returns the row of its only architecture.
-pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value> {
-    let mut result: serde_json::Value = answer(&mut command, COMPARED)?;
-    let row = result["summary"]["comparisons"][0]["rows"][0].take();
+/// Runs a command of muxbench that prints JSON, with a temporary folder for its results, and returns the JSON.
+pub fn answer<T: DeserializeOwned>(command: &mut Command, statuses: &[i32]) -> anyhow::Result<T> {
+    let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
+    let text = printed(command.arg("--output").arg(folder.path().join("run")), statuses)?;
+    serde_json::from_str(&text).with_context(|| format!("{command:?}"))
+}
+
+/// Returns the number at this path.
+pub fn number(value: &Value, path: &str) -> anyhow::Result<f64> {
+    value.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {value}"))
+}
+
+/// Runs a command that prints the JSON of `compare`, and returns the comparisons.
+pub fn comparisons<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<Vec<T>> {
+    #[derive(Deserialize)]
+    struct Output<T> {
+        summary: Summary<T>,
+    }
+    #[derive(Deserialize)]
+    struct Summary<T> {
+        comparisons: Vec<T>,
+    }
+    let output: Output<T> = answer(command, MEASURED)?;
+    Ok(output.summary.comparisons)
+}
+
+/// Runs a command that prints the JSON of `compare`, and returns the only comparison.
+pub fn comparison<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
+    comparisons(command)?.pop().context("no comparison")
+}
+
+/// Returns `compare` of one architecture, with one repeat of 4 s.
+pub fn compare_once(binary: &Path, architecture: &str, connections: u32) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["compare", "--arch", architecture, "--connections", &connections.to_string(), "--repeats", "1"]);
+    command.args(["--ramp", "500ms", "--warm-up", "500ms", "--measure", "4s", "--json", "--quiet"]);
+    command.args(["--server-cpus", &SERVER_CPU.to_string(), "--client-cpus", &CLIENT_CPU.to_string()]);
+    command
+}
+
+/// Runs the command of [`compare_once`], and returns the row of its architecture.
+pub fn only_row(mut command: Command) -> anyhow::Result<Value> {
+    let mut comparison: Value = comparison(&mut command)?;
+    let row = comparison["rows"][0].take();
     ensure!(row["verdict"] != "failed", "{command:?}: {}", row["reasons"]);
     Ok(row)
 }
 
 /// Builds muxbench in release mode and returns its path.
 pub fn muxbench() -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
-    let output = command.current_dir(root()).stderr(Stdio::inherit()).output()?;
-    let lines = BufReader::new(output.stdout.as_slice()).lines().map_while(Result::ok);
-    lines
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
+    let mut cargo = command::cargo();
+    cargo.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
+    printed(cargo.current_dir(root()), &[0])
+        .context("muxbench does not build")?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
         .find(|path| path.ends_with("muxbench"))
-        .context("muxbench does not build")
+        .context("cargo names no program muxbench")
 }
 
-/// Runs a command that prints the JSON of `compare`, and returns the comparisons.
-pub fn comparisons<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<Vec<T>> {
-    #[derive(serde::Deserialize)]
-    struct Output<T> {
-        summary: Summary<T>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Summary<T> {
-        comparisons: Vec<T>,
-    }
-    let output: Output<T> = answer(command, COMPARED)?;
-    Ok(output.summary.comparisons)
+/// Returns the command that runs an example of a crate, in release mode.
+pub fn example(package: &str, name: &str) -> Command {
+    let mut cargo = command::cargo();
+    cargo.args(["run", "--quiet", "--release", "--package", package, "--example", name, "--"]).current_dir(root());
+    cargo
 }
 
 /// Builds the C reference server and returns its path.
 pub fn reference() -> anyhow::Result<PathBuf> {
     let binary = root().join("target/refserver");
-    let source = root().join("xtask/reference/refserver.c");
-    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&binary).arg(source).status();
-    ensure!(status.context("cannot run cc; install a C compiler")?.success(), "the reference server does not build");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread", "-o"]).arg(&binary).arg(root().join("xtask/reference/refserver.c"));
+    command::run(&mut cc).context("the reference server does not build; it needs a C compiler")?;
     Ok(binary)
-}
-
-/// An open loop at 8 000 requests per second.
-pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
-    LoadConfig {
-        connections: CONNECTIONS,
-        rate_per_s: Some(8_000.0),
-        phases: Phases {
-            ramp_ns: 500_000_000,
-            warm_up_ns: 500_000_000,
-            measure_ns: 4_000_000_000,
-            cool_down_ns: 1_000_000_000,
-        },
-        cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes })
-    }
-}
-
-/// A closed loop, which measures a server's highest rate.
-pub fn closed_config(target: SocketAddr, sizes: Sizes) -> LoadConfig {
-    let phases = Phases { ramp_ns: 300_000_000, warm_up_ns: 0, measure_ns: 1_200_000_000, cool_down_ns: 1_000_000_000 };
-    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, sizes) }
-}
-
-/// Runs a load; returns an error if a request fails.
-pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
-    let report = load::run(config, &mut |_| ())?.report;
-    ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
-    Ok(report)
-}
-
-/// Runs a load; returns an error if a request fails. Also returns the first and the last progress report in the window:
-/// the time in nanoseconds, the number of completed requests, and the value that `read` returned at that moment.
-pub fn load_read<T: Copy>(
-    config: &LoadConfig,
-    read: impl Fn() -> anyhow::Result<T>,
-) -> anyhow::Result<(LoadReport, [(u64, u64, T); 2])> {
-    let mut readings = Vec::new();
-    let report = load::run(config, &mut |event| {
-        if let Event::Progress { phase, elapsed_ns, completed, .. } = event
-            && phase == "measure"
-            && let Ok(value) = read()
-        {
-            readings.truncate(1);
-            readings.push((elapsed_ns, completed, value));
-        }
-    })?
-    .report;
-    ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
-    let &[first, last] = readings.as_slice() else {
-        bail!("the client reported progress fewer than two times in the window")
-    };
-    Ok((report, [first, last]))
 }

@@ -1,6 +1,7 @@
 //! Highest rates of our servers against the C reference server or against each other.
 
-use super::process::{CONNECTIONS, Server, Sizes, closed_config, load_report, reference};
+use super::loads::{closed_config, load_report};
+use super::process::{CONNECTIONS, Server, Sizes, reference};
 use super::spread::{Bound, rounds};
 
 /// Architectures of the C reference server. Without `--against`, other architectures are compared with our epoll.

@@ -35,6 +35,11 @@ impl Spread {
         Self(values)
     }
 
+    /// Returns a share as the only value.
+    pub(super) fn share(part: usize, all: usize) -> Self {
+        Self::of(vec![part as f64 / all as f64])
+    }
+
     pub(super) fn median(&self) -> f64 {
         stats::interval::median(&self.0).unwrap_or(f64::NAN)
     }

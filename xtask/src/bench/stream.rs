@@ -2,12 +2,12 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use super::process::{CLIENT_CPU, SERVER_CPU, comparison_row, free_address, muxbench, on_cpu, start};
+use super::process::{CLIENT_CPU, SERVER_CPU, compare_once, free_address, muxbench, number, on_cpu, only_row, start};
 use super::spread::{Bound, rounds};
+use crate::command;
 use crate::environment::peers;
 
 const FEW: u32 = 10;
@@ -34,12 +34,9 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
 
 /// Returns the bytes per second that our server received. The client may be the limit, as with iperf3.
 fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f64> {
-    let mut command = Command::new(binary);
-    command.args(["compare", "--service", "stream", "--arch", architecture, "--repeats", "1", "--json", "--quiet"]);
-    command.args(["--connections", &connections.to_string(), "--measure", "4s", "--ramp", "500ms", "--hold", "500ms"]);
-    command.args(["--server-cpus", SERVER_CPU, "--client-cpus", &CLIENT_CPU.to_string(), "--drain", "60s"]);
-    let row = comparison_row(command)?;
-    row["stream"]["bytes_per_s"].as_f64().with_context(|| format!("`compare` reports no bandwidth: {row}"))
+    let mut command = compare_once(binary, architecture, connections);
+    command.args(["--service", "stream", "--cool-down", "60s"]);
+    number(&only_row(command)?, "/stream/bytes_per_s")
 }
 
 /// Returns the bytes per second that iperf3's server received over one connection.
@@ -52,11 +49,8 @@ fn iperf3(peers: &Path) -> anyhow::Result<f64> {
     let listens = || TcpListener::bind(address).is_err();
     let _server = start(command, listens).context("cannot start iperf3; install it (apt-get install iperf3)")?;
     let mut command = on_cpu(CLIENT_CPU, peers.join("iperf3"));
-    command
-        .args(["--client", "127.0.0.1", "--port", &port, "--time", "4", "--omit", "1", "--json"])
-        .stderr(Stdio::inherit());
-    let output = command.output().context("cannot run taskset iperf3")?;
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).context("iperf3 prints no JSON")?;
-    let bits_per_s = result["end"]["sum_received"]["bits_per_second"].as_f64();
-    Ok(bits_per_s.with_context(|| format!("iperf3 reports no bandwidth: {}", result["error"]))? / 8.0)
+    command.args(["--client", "127.0.0.1", "--port", &port, "--time", "4", "--omit", "1", "--json"]);
+    let text = command::output(&mut command).context("the client iperf3")?;
+    let result: serde_json::Value = serde_json::from_str(&text).context("iperf3 prints no JSON")?;
+    Ok(number(&result, "/end/sum_received/bits_per_second")? / 8.0)
 }

@@ -1,16 +1,15 @@
 //! A replay of a million recorded arrivals in a minute: the sends against the file.
 
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::{fs, str};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
-use stats::fit;
-use xtask::root;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, Server, muxbench};
+use super::process::{CLIENT_CPU, CONNECTIONS, MEASURED, Server, example, muxbench, printed};
 use super::spread::{Bound, rounds};
+use crate::command;
 
 /// The largest distance of the sends from the file. Delays between 0 and 20 µs give about 0.01.
 const DISTANCE_MAX: f64 = 0.02;
@@ -38,11 +37,11 @@ pub(super) fn run(count: usize, &Trace { requests, seconds }: &Trace) -> anyhow:
         let sends_ns = replay(&binary, &file)?;
         ensure!(sends_ns.len() == requests, "{} of {requests} requests were sent", sends_ns.len());
         let interval_ns = f64::from(seconds) * 1e9 / requests as f64;
-        let fit = fit::sends_against_plan(&arrivals_ns, &sends_ns, interval_ns).context("too few arrivals")?;
+        let fit = stats::sends_against_plan(&arrivals_ns, &sends_ns, interval_ns).context("too few arrivals")?;
         let mut delays_us: Vec<f64> =
             sends_ns.iter().zip(&arrivals_ns).map(|(sent, due)| (sent - due + arrivals_ns[0]) as f64 / 1e3).collect();
         delays_us.sort_by(f64::total_cmp);
-        let at = |share: f64| delays_us[((requests - 1) as f64 * share) as usize];
+        let at = |share| stats::quantile(&delays_us, share).unwrap_or(f64::NAN);
         Ok([fit.effect, at(0.5), at(0.99), at(1.0)])
     })?;
     println!(
@@ -84,15 +83,11 @@ fn replay(binary: &Path, file: &Path) -> anyhow::Result<Vec<i64>> {
     command.args(["load", &format!("tcp://{}", server.address), "--request", "1B", "--response", "1B", "--quiet"]);
     command.args(["--connections", &CONNECTIONS.to_string(), "--cpus", &CLIENT_CPU.to_string(), "--trace"]);
     command.arg(file).arg("--samples").arg(&samples).arg("--output").arg(file.with_extension("run"));
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
-    // Status 3: a disturbed trial is not valid, but its sends are as the client made them.
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "{command:?}: {}", output.status);
+    // A disturbed trial is not valid, but its sends are as the client made them.
+    printed(&mut command, MEASURED)?;
     fs::remove_dir_all(file.with_extension("run"))?;
-    let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--release", "--package", "muxbench-harness", "--example", "sends", "--"]);
-    let output = example.arg(&samples).current_dir(root()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the example `sends` failed ({})", output.status);
-    let mut sends_ns: Vec<i64> = str::from_utf8(&output.stdout)?.lines().map(str::parse).collect::<Result<_, _>>()?;
+    let text = command::output(example("muxbench-harness", "sends").arg(&samples)).context("the example `sends`")?;
+    let mut sends_ns: Vec<i64> = text.lines().map(str::parse).collect::<Result<_, _>>()?;
     sends_ns.sort_unstable();
     Ok(sends_ns)
 }

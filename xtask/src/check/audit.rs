@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
@@ -222,14 +221,14 @@ fn is_withdrawn(file: &[u8], version: &str) -> Option<bool> {
 /// Checks RustSec's advisories, if cargo-deny and a copy of their database are installed.
 fn advisories() -> anyhow::Result<()> {
     let has_database = cargo_home().is_some_and(|home| home.join("advisory-dbs").is_dir());
-    if !has_database || command::run(Command::new(env!("CARGO")).args(["deny", "--version"])).is_err() {
+    if !has_database || command::run(command::cargo().args(["deny", "--version"])).is_err() {
         println!(
             "advisories: not checked, because cargo-deny or its copy of RustSec's database is missing; run `cargo install \
              --locked cargo-deny && cargo deny fetch`"
         );
         return Ok(());
     }
-    let mut deny = Command::new(env!("CARGO"));
+    let mut deny = command::cargo();
     deny.args(["deny", "--offline", "check", "advisories"]).current_dir(root());
     command::step("cargo deny check advisories", &mut deny, "")
 }

@@ -55,7 +55,7 @@ pub fn link(interpreter: &Path) -> anyhow::Result<()> {
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];
         arguments.extend(target.crates);
         // TLS contains C code, except in the server for illumos: zig has no compiler for it.
-        let cargo = if target.crates == BOTH { zigbuild(tools) } else { Command::new(env!("CARGO")) };
+        let cargo = if target.crates == BOTH { zigbuild(tools) } else { command::cargo() };
         step(cargo, tools, &arguments)?;
         if target.links {
             link_one(target, interpreter)?;

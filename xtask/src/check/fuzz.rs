@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -84,7 +84,7 @@ fn executed(output: &str) -> Option<u64> {
 
 /// Runs `cargo fuzz`; copies its standard error to ours and returns the copied text.
 fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]) -> anyhow::Result<String> {
-    let mut process = Command::new(env!("CARGO"))
+    let mut process = command::cargo()
         .arg("fuzz")
         .args(verb)
         // RUSTC_BOOTSTRAP makes the stable compiler accept nightly options.
@@ -119,10 +119,10 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
 
 /// Installs `cargo fuzz` if necessary.
 fn require() -> anyhow::Result<()> {
-    if command::run(Command::new(env!("CARGO")).args(["fuzz", "--version"])).is_ok() {
+    if command::run(command::cargo().args(["fuzz", "--version"])).is_ok() {
         return Ok(());
     }
-    let mut install = Command::new(env!("CARGO"));
+    let mut install = command::cargo();
     install.args(["install", "--locked", "cargo-fuzz"]);
     command::step("cargo install --locked cargo-fuzz", &mut install, "; check that crates.io is reachable")
 }

@@ -1,9 +1,11 @@
 //! Loom models of hand-offs between threads: every order of events with few preemptions, every value that a load may return.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, bail, ensure};
 use xtask::root;
+
+use crate::command;
 
 /// Crates with models, which are tests in modules named `models`. They are built without features, because async
 /// runtimes have their own models, which the same flag (`--cfg loom`) would enable.
@@ -15,7 +17,7 @@ pub fn run() -> anyhow::Result<()> {
         let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "models::"];
         let step = format!("RUSTFLAGS=\"--cfg loom\" CARGO_TARGET_DIR=target/loom cargo {}", arguments.join(" "));
         println!("== {step}");
-        let output = Command::new(env!("CARGO"))
+        let output = command::cargo()
             .args(arguments)
             .current_dir(root())
             .env("CARGO_TARGET_DIR", root().join("target/loom"))

@@ -67,11 +67,11 @@ pub struct Test {
 pub fn run(test: &Test) -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    step(&mut cargo(&["fmt", "--all", "--check"]))?;
+    step(&["fmt", "--all", "--check"])?;
     let failed = if test.fast { fast()? } else { whole(test.every)? };
     binaries::run_again(&failed)?;
     if test.every {
-        step(&mut cargo(DOCUMENTATION))?;
+        step(DOCUMENTATION)?;
         loom::run()?;
         cross::link(&python::prepare()?)?;
     }
@@ -160,12 +160,6 @@ fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Prints the arguments of a cargo command and runs it, with its output on the terminal.
-fn step(command: &mut Command) -> anyhow::Result<()> {
-    println!("== {}", name(command));
-    command::succeed(&name(command), command, "")
-}
-
-fn name(command: &Command) -> String {
-    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    format!("cargo {}", arguments.join(" "))
+fn step(arguments: &[&str]) -> anyhow::Result<()> {
+    command::step(&format!("cargo {}", arguments.join(" ")), &mut cargo(arguments), "")
 }

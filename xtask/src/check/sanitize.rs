@@ -92,8 +92,7 @@ fn suppressions() -> anyhow::Result<PathBuf> {
 fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Result<()> {
     require(&["rust-src"])?;
     let reports = folder(sanitizer).join("reports");
-    let _ = fs::remove_dir_all(&reports);
-    fs::create_dir_all(&reports).with_context(|| format!("cannot create {}", reports.display()))?;
+    xtask::create_empty_folder(&reports)?;
     for step in PURE.iter().chain([&SERVER, &CONFORMANCE]) {
         let mut cargo = nightly();
         cargo
@@ -116,7 +115,7 @@ fn memcheck() -> anyhow::Result<()> {
     debian::require(&[("valgrind", "--version", "valgrind", "install valgrind")])?;
     let target = host()?.to_uppercase().replace('-', "_");
     for step in PURE.iter().chain([&SERVER]) {
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = command::cargo();
         cargo
             .arg("test")
             .env("PROPTEST_CASES", "16")
@@ -151,8 +150,7 @@ fn nightly() -> Command {
 
 /// The target triple of this machine.
 fn host() -> anyhow::Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = command::output(Command::new("rustc").arg("-vV"))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }

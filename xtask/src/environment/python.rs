@@ -49,6 +49,5 @@ fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
 }
 
 fn version(interpreter: &Path) -> Option<String> {
-    let output = Command::new(interpreter).arg("--version").output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    command::output(Command::new(interpreter).arg("--version")).ok().map(|text| text.trim().to_owned())
 }

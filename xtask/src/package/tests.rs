@@ -41,7 +41,7 @@ fn archive_has_each_folder_once_before_its_files() {
 #[test]
 fn image_leads_from_its_index_to_the_program_of_each_processor() {
     let programs = PROCESSORS.map(|processor| (processor, processor.name.as_bytes()));
-    let files = read(&image_of(&programs));
+    let files = read(&oci::image(&about(), &programs).unwrap());
     // Follows a descriptor, and checks the size and the digest of its blob.
     let follow = |descriptor: &Value| {
         let (algorithm, digest) = descriptor["digest"].as_str().unwrap().split_once(':').unwrap();
@@ -69,10 +69,6 @@ fn image_leads_from_its_index_to_the_program_of_each_processor() {
         assert_eq!(layer["tmp/"].0, 0o1777, "everybody may write temporary files");
         assert_eq!(config["config"]["Entrypoint"][0], "/muxbench");
     }
-}
-
-fn image_of(programs: &[(Processor, &[u8])]) -> Vec<u8> {
-    oci::image(&about(), programs).unwrap()
 }
 
 #[test]

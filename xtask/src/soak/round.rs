@@ -15,7 +15,7 @@ use wire::stream::Stream;
 
 use super::server::Server;
 use crate::child::Process;
-use crate::hostile::{Hostile, Order};
+use crate::hostile::{HostileProcess, Order};
 
 /// Clients of each kind; together fewer than the 300 workers of a pool.
 const HOSTILE: u32 = 90;
@@ -51,7 +51,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
         manners: MANNERS.iter().map(|manner| manner.name.to_owned()).collect(),
         acts_per_s: ACTS_PER_S,
     };
-    let mut hostile = Hostile::start(&order)?;
+    let mut hostile = HostileProcess::start(&order)?;
     let folder = tempfile::tempdir()?;
     let start_victim = || start_victim(binary, server, &honest, folder.path());
     let mut victim = number.is_multiple_of(KILL_INTERVAL).then(start_victim).transpose()?;
@@ -108,19 +108,12 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         // The default sizes of `serve`.
         "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
         "http" => {
-            let target = HttpTarget::get("/bytes/5000", Some(5_000));
-            let http = HttpTraffic::new(vec![target]);
+            let http = HttpTraffic::new(vec![HttpTarget::get("/bytes/5000", Some(5_000))]);
             LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
         }
         name @ ("kv" | "redis") => {
-            let (value_bytes_min, value_bytes_max) = (10, 1_000);
-            let kv = KvTraffic {
-                records: 1_000,
-                value_bytes_min,
-                value_bytes_max,
-                get_share: 0.8,
-                keys: Popularity::Uniform,
-            };
+            let keys = Popularity::Uniform;
+            let kv = KvTraffic { records: 1_000, value_bytes_min: 10, value_bytes_max: 1_000, get_share: 0.8, keys };
             let (memory_max_bytes, item_max_bytes) = (64 << 20, 1 << 20);
             let service = if name == "kv" {
                 ServiceSpec::Kv { memory_max_bytes, item_max_bytes }
@@ -145,11 +138,11 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
 /// Starts the client that the round kills. `folder` is for its results.
 fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Path) -> anyhow::Result<Process> {
     let mut command = Command::new(binary);
-    command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
+    command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--warm-up", "0", "--json"]);
     command.arg("--output").arg(folder.join("results"));
     command.args(["--service", &server.service, "--target", &server.address.to_string()]);
     if server.service != "stream" {
-        command.args(["--rate", "200", "--calls-per-connection", "3"]);
+        command.args(["--rate", "200", "--requests-per-connection", "3"]);
     }
     if server.service == "http" {
         command.args(["--path", "/bytes/100000"]);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::child::Process;
 
@@ -116,7 +116,7 @@ impl Server {
             if started.elapsed() > RELEASE {
                 self.samples.push((elapsed, held));
                 let kept = held.descriptors - self.descriptors;
-                ensure!(kept == 0, "{kept} descriptors are still open {RELEASE:?} after the last client");
+                bail!("{kept} descriptors are still open {RELEASE:?} after the last client");
             }
             thread::sleep(Duration::from_millis(20));
         };

@@ -5,7 +5,7 @@ use crate::spec::units::Cpus;
 
 /// A placement of server and client, on disjoint CPUs if possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacedCpus {
+pub struct CpuPlacement {
     /// The server's CPUs.
     pub server: Vec<usize>,
     /// The client's CPUs.
@@ -16,7 +16,7 @@ pub struct PlacedCpus {
     pub sentence: String,
 }
 
-impl PlacedCpus {
+impl CpuPlacement {
     /// Tests whether server and client share a CPU, or may share one.
     pub fn is_shared(&self) -> bool {
         !self.is_elsewhere && (self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu)))
@@ -26,7 +26,7 @@ impl PlacedCpus {
 /// Places server and client. By default, each gets half of the cores, or all with `shared`. If CPUs are requested for only one,
 /// the other gets the rest, or all CPUs if no other is left. `cores` lists the allowed CPUs by core; it is empty on systems that cannot place
 /// processes. Fails if a requested CPU is not allowed.
-pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<PlacedCpus, String> {
+pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
         if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
@@ -51,7 +51,7 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placed
         }
         (None, None) => (allowed.clone(), allowed.clone()),
     };
-    let mut placement = PlacedCpus { server, client, is_elsewhere: false, sentence: String::new() };
+    let mut placement = CpuPlacement { server, client, is_elsewhere: false, sentence: String::new() };
     let (server, client) = (Cpus(placement.server.clone()), Cpus(placement.client.clone()));
     placement.sentence = if allowed.is_empty() {
         "server and client on CPUs that the system chooses: they may disturb each other (only Linux can place them)"
@@ -66,7 +66,7 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placed
 
 /// Places the server when all clients run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
 /// `requested` names the client's CPUs, because the launcher chooses them.
-pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<PlacedCpus, String> {
+pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
     if requested.client.is_some() {
         return Err(
             "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
@@ -78,12 +78,12 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
     };
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
-    Ok(PlacedCpus { server, client: Vec::new(), is_elsewhere: true, sentence })
+    Ok(CpuPlacement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
 /// Places the client when all servers run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
 /// `requested` names the servers' CPUs.
-pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<PlacedCpus, String> {
+pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
     if requested.server.is_some() {
         return Err("placement.server: the servers already run on other machines; remove it".into());
     }
@@ -95,7 +95,7 @@ pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
         [] => "client on CPUs that the system chooses, servers on other machines".to_owned(),
         _ => format!("client on CPU {}, servers on other machines", Cpus(client.clone())),
     };
-    Ok(PlacedCpus { server: Vec::new(), client, is_elsewhere: true, sentence })
+    Ok(CpuPlacement { server: Vec::new(), client, is_elsewhere: true, sentence })
 }
 
 /// Returns the first of these CPUs that this process may not use.

@@ -75,8 +75,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns the traffic of a load over TCP and loopback, without TLS and simulated work. Stored trials repeat it, so this
-    /// copies the fields.
+    /// Returns the traffic of a load over TCP and loopback, without TLS or simulated work. A stored trial has the load and this
+    /// copy of its fields.
     pub fn new(load: &LoadConfig) -> Self {
         Self {
             service: load.service.clone(),

@@ -64,7 +64,7 @@ pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
 
 /// The means that this host has. An error states why a means is missing; those of ip(8) and nft(8) name no remedy.
 #[derive(Clone, Debug)]
-pub struct HostMeans {
+pub struct HostCapabilities {
     /// Network namespaces.
     pub namespaces: Result<(), String>,
     /// Pairs of veth devices, and a bridge.
@@ -81,7 +81,7 @@ pub struct HostMeans {
 
 /// Chooses the means of a network's conditions, and prefers the kernel's means to the relay. An error lists the missing means,
 /// each with the key of its condition. It lists TBF only if nothing else is missing.
-pub fn choose(network: &Network, found: &HostMeans) -> Result<Applied, Vec<String>> {
+pub fn choose(network: &Network, found: &HostCapabilities) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
     }
@@ -118,7 +118,7 @@ pub fn choose(network: &Network, found: &HostMeans) -> Result<Applied, Vec<Strin
     Ok(Applied { links, delay, loss: dropped, bandwidth })
 }
 
-impl HostMeans {
+impl HostCapabilities {
     fn nothing(reason: &str) -> Self {
         let no = || Err(reason.to_owned());
         Self { namespaces: no(), veth: no(), tun: no(), netem: no(), tbf: no(), nft: no() }
@@ -177,8 +177,8 @@ mod tests {
     use super::*;
     use crate::spec::units::{Loss, Time};
 
-    fn all() -> HostMeans {
-        HostMeans { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }
+    fn all() -> HostCapabilities {
+        HostCapabilities { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }
     }
 
     fn no(what: &str) -> Result<(), String> {
@@ -205,27 +205,27 @@ mod tests {
             bandwidth: Some(Means::Tbf),
         };
         assert_eq!(kernel, expected);
-        let without = HostMeans { netem: no("netem"), ..all() };
+        let without = HostCapabilities { netem: no("netem"), ..all() };
         let tun = choose(&everything(), &without).unwrap();
         assert_eq!((tun.links, tun.delay, tun.loss), (Links::Tun, Some(Means::Tun), Some(Means::Tun)));
         let lossy = Network { loss: Some(Loss(0.5)), ..Network::default() };
         let nft = choose(&lossy, &without).unwrap();
         assert_eq!((nft.links, nft.delay, nft.loss), (Links::Veth, None, Some(Means::Nft)));
-        let tun = choose(&lossy, &HostMeans { nft: no("nft"), ..without }).unwrap();
+        let tun = choose(&lossy, &HostCapabilities { nft: no("nft"), ..without }).unwrap();
         assert_eq!((tun.links, tun.delay, tun.loss), (Links::Tun, None, Some(Means::Tun)));
-        let nothing =
-            choose(&Network::default(), &HostMeans { netem: no("netem"), nft: no("nft"), tun: no("TUN"), ..all() });
+        let bare = HostCapabilities { netem: no("netem"), nft: no("nft"), tun: no("TUN"), ..all() };
+        let nothing = choose(&Network::default(), &bare);
         assert_eq!(nothing.unwrap(), Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None });
     }
 
     #[test]
     fn missing_means_are_reported_with_their_keys() {
-        let without = HostMeans { netem: no("netem"), tun: no("TUN"), nft: no("nft"), tbf: no("TBF"), ..all() };
+        let without = HostCapabilities { netem: no("netem"), tun: no("TUN"), nft: no("nft"), tbf: no("TBF"), ..all() };
         let cases = [
             ("delay, loss and bandwidth", everything(), without.clone()),
             ("bandwidth", Network { bandwidth: Some(Bandwidth(1_000_000)), ..Network::default() }, without.clone()),
-            ("no veth", Network::default(), HostMeans { veth: no("veth"), ..without.clone() }),
-            ("no root", everything(), HostMeans { namespaces: no("permission"), ..without }),
+            ("no veth", Network::default(), HostCapabilities { veth: no("veth"), ..without.clone() }),
+            ("no root", everything(), HostCapabilities { namespaces: no("permission"), ..without }),
         ];
         let lines = cases.map(|(name, network, found)| format!("{name}: {:#?}", choose(&network, &found).unwrap_err()));
         insta::assert_snapshot!(lines.join("\n"));
@@ -235,7 +235,7 @@ mod tests {
     fn commands_apply_each_condition() {
         let lossy = Network { loss: Some(Loss(0.25)), ..Network::default() };
         let narrow = Network { bandwidth: Some(Bandwidth(1_000_000)), ..Network::default() };
-        let without = HostMeans { netem: no("netem"), ..all() };
+        let without = HostCapabilities { netem: no("netem"), ..all() };
         let cases = [
             ("everything, with netem", everything(), all()),
             ("everything, without", everything(), without.clone()),

@@ -14,7 +14,7 @@ use load::tools::relay::Conditions;
 use rustix::process::{Pid, Signal};
 
 use super::addresses;
-use super::conditions::{self, HostMeans, relay_cpus};
+use super::conditions::{self, HostCapabilities, relay_cpus};
 use super::host::{TestbedHost, settings};
 use super::interface::{self, DEVICE};
 use super::namespace::{Namespace, Tool};
@@ -61,7 +61,8 @@ impl Testbed {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let started = Instant::now();
-        let applied = conditions::choose(network, &HostMeans::here()).map_err(|reasons| anyhow!(reasons.join("; ")))?;
+        let applied = conditions::choose(network, &HostCapabilities::here());
+        let applied = applied.map_err(|reasons| anyhow!(reasons.join("; ")))?;
         let settings = settings();
         let hosts = (0..=network.clients.get()).map(|number| TestbedHost::new(number, &settings));
         let hosts: Vec<TestbedHost> = hosts.collect::<anyhow::Result<_>>()?;

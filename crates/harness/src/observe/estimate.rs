@@ -77,7 +77,7 @@ pub struct Requests {
     pub per_connection: Option<f64>,
 }
 
-/// The messages in one direction.
+/// The sizes of the messages in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MessageSize {
     /// The mean size in bytes.

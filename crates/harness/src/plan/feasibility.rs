@@ -13,7 +13,7 @@ use super::limits::{
 use crate::host::Host;
 use crate::model::network::{Applied, Links};
 use crate::model::{FleetFacts, Trial};
-use crate::netns::conditions::{self, HostMeans};
+use crate::netns::conditions::{self, HostCapabilities};
 use crate::netns::{self, addresses};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
@@ -38,7 +38,7 @@ impl CapabilityCache {
             Some((_, applied)) => Ok(*applied),
             // `infeasible_for_workers` reports this error.
             None if fleet.is_some() => Err(Vec::new()),
-            None => conditions::choose(network, &HostMeans::here()),
+            None => conditions::choose(network, &HostCapabilities::here()),
         })
     }
 }

@@ -41,8 +41,9 @@ use servers::ServerFacts;
 const OVERHEAD_NS: u64 = 200_000_000;
 /// The time to measure a lab's network, in nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
-/// The longest time to establish, verify and close a connection, in nanoseconds: that of a server with a process for each.
-const CONNECT_NS: u64 = 250_000;
+/// The time to establish, verify and close a connection, in nanoseconds: the mean of the default servers. One with a process for
+/// each connection takes longer.
+const CONNECT_NS: u64 = 200_000;
 /// The longest time to store one `kv` record before the ramp, in nanoseconds: that of a staged server.
 const STORE_NS: u64 = 5_000;
 
@@ -90,12 +91,11 @@ impl Plan {
     }
 }
 
-/// Returns the estimated duration of a trial in nanoseconds. The servers of a heat share its window, but start one after the other.
+/// Returns the estimated duration of a trial in nanoseconds. The servers of a heat share its window, but connect one after the other.
 pub fn duration_ns(trial: &Trial) -> u64 {
     let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
-    let shared = trial.load.window_ns().end + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
-    let own = OVERHEAD_NS
-        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
+    let shared = trial.load.window_ns().end + OVERHEAD_NS + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
+    let own = u64::from(trial.load.connections_and_idle()) * CONNECT_NS
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS);
     shared / contestants + own
 }
@@ -195,7 +195,7 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
 
 fn trial(
     experiment: &Experiment,
-    (placement, fleet, found): (&placement::PlacedCpus, Option<&FleetFacts>, &ServerFacts),
+    (placement, fleet, found): (&placement::CpuPlacement, Option<&FleetFacts>, &ServerFacts),
     index: u32,
     repeat: u32,
     load: &LoadConfig,

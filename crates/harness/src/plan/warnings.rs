@@ -20,7 +20,7 @@ const REMEDY: &str = "give each its own CPUs (placement.server and placement.cli
 /// Returns warnings about a placement. `cores` lists the allowed CPUs, grouped by core.
 pub(super) fn of_placement(
     experiment: &Experiment,
-    placement: &placement::PlacedCpus,
+    placement: &placement::CpuPlacement,
     cores: &[Vec<usize>],
 ) -> Vec<String> {
     let cpus = Cpus(placement.server.clone());
@@ -92,8 +92,8 @@ fn too_few_flows(experiment: &Experiment, architecture: Architecture) -> Option<
 }
 
 /// Returns a warning if the server and the client share a CPU or a core.
-fn shared(placement: &placement::PlacedCpus, cores: &[Vec<usize>]) -> Option<String> {
-    let placement::PlacedCpus { server, client, .. } = placement;
+fn shared(placement: &placement::CpuPlacement, cores: &[Vec<usize>]) -> Option<String> {
+    let placement::CpuPlacement { server, client, .. } = placement;
     let both = Cpus(server.iter().copied().filter(|cpu| client.contains(cpu)).collect());
     if !both.0.is_empty() {
         return Some(format!("server and client share CPU {both}, so times include waits for each other; {REMEDY}"));
@@ -110,7 +110,7 @@ fn shared(placement: &placement::PlacedCpus, cores: &[Vec<usize>]) -> Option<Str
 /// Returns warnings about targets on this host, which may use the client's CPUs.
 pub(super) fn of_targets(
     targets: &BTreeMap<String, TargetConfig>,
-    placement: &placement::PlacedCpus,
+    placement: &placement::CpuPlacement,
 ) -> impl Iterator<Item = String> {
     let own = Cpus(placement.server.clone());
     targets.iter().filter_map(move |(name, target)| {
@@ -149,7 +149,7 @@ pub(super) fn of_content(experiment: &Experiment, loads: &[LoadConfig]) -> Optio
 pub(super) fn of_lab(
     network: &Network,
     applied: &Applied,
-    placement: &placement::PlacedCpus,
+    placement: &placement::CpuPlacement,
     processes: u32,
 ) -> Vec<String> {
     let mut warnings = Vec::new();

@@ -5,11 +5,11 @@ use crate::columnar::TAIL_BYTES;
 use crate::columnar::column::tests::{dictionary, page};
 use crate::columnar::thrift::tests::{Field, varint_of, written};
 
-/// A group of a footer: its rows, and the offset and length of each column.
-type Entry = (i64, [(i64, i64); 9]);
+/// A row group of a footer: its rows, and the offset and length of each column.
+type RowGroup = (i64, [(i64, i64); 9]);
 
 /// An uncompressed file with these bytes and groups.
-fn file_of(bytes: &[u8], groups: &[Entry]) -> Vec<u8> {
+fn file_of(bytes: &[u8], groups: &[RowGroup]) -> Vec<u8> {
     let schema = parse_message_type(SCHEMA).unwrap();
     let names = [
         "planned_ns",
@@ -31,8 +31,9 @@ fn file_of(bytes: &[u8], groups: &[Entry]) -> Vec<u8> {
         let about = vec![(4, Field::Number(0)), (7, Field::Number(bytes)), (9, Field::Number(at))];
         vec![(3, Field::Structure(about))]
     };
-    let group =
-        |(rows, chunks): &Entry| vec![(1, Field::List(chunks.iter().map(chunk).collect())), (3, Field::Number(*rows))];
+    let group = |(rows, chunks): &RowGroup| {
+        vec![(1, Field::List(chunks.iter().map(chunk).collect())), (3, Field::Number(*rows))]
+    };
     let footer = written(&[
         (2, Field::List(std::iter::once(root).chain(columns).collect())),
         (4, Field::List(groups.iter().map(group).collect())),
@@ -50,7 +51,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<Sample>, String> {
 }
 
 /// Returns the bytes of a group that contains only zeros, and its entry in a footer. The group starts at offset `at`.
-fn zeros(rows: i64, at: i64) -> (Vec<u8>, Entry) {
+fn zeros(rows: i64, at: i64) -> (Vec<u8>, RowGroup) {
     let run = varint_of(rows as u64 * 2);
     let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();
     let numbers = [&[0][..], &run].concat();

@@ -20,7 +20,7 @@ use super::units::{Rate, Share, Size, Sizes, Think, Work};
 
 /// The traffic of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default, expecting = "a table")]
 pub struct WorkloadSpec {
     /// The service that the server runs.
     pub service: Service,

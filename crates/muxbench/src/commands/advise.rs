@@ -82,7 +82,7 @@ impl Args {
         if let Some(rate) = self.rate {
             experiment.workload.rate = Some(OneOrMany(vec![rate]));
         }
-        let (experiment, _) = checked(&experiment)?;
+        let (experiment, _) = checked(&experiment, &self.base)?;
         let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?.len();
         if loads > 1 {
             bail!(
@@ -118,7 +118,7 @@ impl Args {
             contestants,
             variations,
             time_max_ns: budget.0,
-            experiment: checked(experiment)?.1,
+            experiment: checked(experiment, &self.base)?.1,
         };
         Ok((plan, Strategy::Advise(goal)))
     }
@@ -181,7 +181,8 @@ fn write_confirmation(folder: &Path, run: &Run) -> anyhow::Result<Option<Experim
     let outcomes = strategy::outcomes(run);
     let advice = advise::advice(&run.header, &outcomes).context("the run is no race")?;
     let Some(experiment) = advise::confirmation(&run.header, &advice) else { return Ok(None) };
-    let text = format!("# Written by `muxbench advise`: run it with `muxbench compare`.\n{}", checked(&experiment)?.1);
+    let (_, text) = checked(&experiment, &BaseArgs::default())?;
+    let text = format!("# Written by `muxbench advise`: run it with `muxbench compare`.\n{text}");
     files::write(&folder.join(CONFIRM), text.as_bytes())?;
     Ok(Some(experiment))
 }

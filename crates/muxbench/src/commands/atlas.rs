@@ -188,7 +188,7 @@ impl Args {
                     .map_or(String::new(), |it| format!(", {it} requests/s"));
                 format!("race {number} ({} connections{rate})", loads.map_or(0, |it| it.connections))
             };
-            let (cell, text) = checked(cell).with_context(place)?;
+            let (cell, text) = checked(cell, &self.base).with_context(place)?;
             let folder = folder.join(format!("{number:03}"));
             let strategy = |plan: Plan, _: &_| self.goal(plan, &cell, text);
             let header =

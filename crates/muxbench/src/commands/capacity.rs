@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let (flag, rate) = args.at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        let (experiment, _) = checked(&experiment)?;
+        let (experiment, _) = checked(&experiment, &args.base)?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
         if rate.0 < min_rate_per_s {
             bail!(

@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if is_sequential && !args.print_experiment {
             experiment.repeats = args.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
-        checked(&experiment)
+        checked(&experiment, &args.base)
     };
     if args.print_experiment {
         output::print(&experiment()?.1)?;

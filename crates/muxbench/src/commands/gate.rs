@@ -102,7 +102,7 @@ impl Args {
         }
         check_options(&experiment, "a gate compares two servers")?;
         experiment.repeats = repeats(&experiment, self.time_max_ns());
-        Ok(checked(&experiment)?.0)
+        Ok(checked(&experiment, &self.base)?.0)
     }
 }
 

@@ -13,6 +13,7 @@ use harness::spec::Service;
 use harness::spec::units::{Time, count};
 
 use crate::execution::plan_here;
+use crate::options::experiment::BaseArgs;
 use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
 use crate::options::traffic::TrafficArgs;
@@ -69,7 +70,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("--service udp: datagrams have no connections to hold; try another service");
     }
     experiment.workload.connections.0.truncate(1);
-    let (plan, _) = plan_here(&checked(&experiment)?.0)?;
+    let (plan, _) = plan_here(&checked(&experiment, &BaseArgs::default())?.0)?;
     let trial = plan.trials.into_iter().next().context("the plan has no trial")?;
     if !trial.infeasible.is_empty() {
         bail!("{}", trial.infeasible.join("\n"));

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
+use crate::options::experiment::BaseArgs;
 use crate::options::over_time::OverTimeArgs;
 use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
@@ -148,7 +149,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(rate) = args.rate {
             experiment.workload.rate = Some(OneOrMany(vec![rate]));
         }
-        Ok(checked(&experiment)?.0)
+        Ok(checked(&experiment, &BaseArgs::default())?.0)
     };
     // Several loads with one seed send the same requests, whatever their rates: clients of key-value stores then expect the same values.
     let strategy = |mut plan: Plan, _: &Host| {

@@ -149,7 +149,7 @@ impl Args {
             }
         };
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        let (mut experiment, _) = checked(&experiment)?;
+        let (mut experiment, _) = checked(&experiment, &self.base)?;
         let min_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
         if rate.0 < min_per_s {
             bail!("--from or --capacity {rate}: too few requests for a percentile; try {min_per_s} or more");

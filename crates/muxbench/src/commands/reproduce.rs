@@ -36,10 +36,10 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run for 9 to 13 minutes (default)
+    /// Run for 9 to 12 minutes (default)
     ///
-    /// Longer on a busy host. With shorter phases, fewer repeats or points, and one client. Where the paper compares architectures,
-    /// they share windows in turns (interleaved)
+    /// With shorter phases, fewer repeats or points, and one client. Where the paper compares architectures, they share windows in
+    /// turns (interleaved). A busy host takes longer
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Run the paper's phases, repeats and clients, in hours

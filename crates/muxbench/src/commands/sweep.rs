@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
         experiment.workload.rate = Some(OneOrMany(rates.collect()));
         set(&mut experiment.repeats, args.repeats);
-        Ok(checked(&experiment)?.0)
+        Ok(checked(&experiment, &args.base)?.0)
     };
     let past = args.past.map_or(Some(2), |past| past.0);
     let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep { past }));

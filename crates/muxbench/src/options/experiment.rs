@@ -1,11 +1,14 @@
 //! The experiment that `run` and `plan` read, and that the flags of other commands change.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches, Id};
 use harness::files;
 use harness::spec::interleave::Interleave;
 use harness::spec::{Experiment, presets};
@@ -32,8 +35,11 @@ pub struct ExperimentArgs {
 }
 
 /// The experiment that flags change.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct BaseArgs {
+    // First, here and in each command: clap removes the flags that it has stored in earlier fields.
+    #[command(flatten)]
+    given: GivenFlags,
     /// Experiment or profile that the flags change
     ///
     /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]
@@ -41,10 +47,41 @@ pub struct BaseArgs {
     file: Option<String>,
 }
 
+/// The flags on the command line.
+#[derive(Debug, Default)]
+struct GivenFlags(BTreeSet<Id>);
+
+impl FromArgMatches for GivenFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_given = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        Ok(Self(matches.ids().filter(is_given).cloned().collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for GivenFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command
+    }
+}
+
 impl BaseArgs {
     /// Returns whether the user named an experiment.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// Whether the key of a flag does not come from a file: there is none, or the flag replaces its value.
+    pub fn has_key_of(&self, flag: &Id) -> bool {
+        !self.has_file() || self.given.0.contains(flag)
     }
 
     pub fn read(&self) -> anyhow::Result<Experiment> {
@@ -137,9 +174,10 @@ mod tests {
     #[test]
     fn url_is_no_experiment() {
         let file = Some("http://h/".to_owned());
-        let error = BaseArgs { file: file.clone() }.read().unwrap_err().to_string();
+        let base = BaseArgs { file: file.clone(), ..BaseArgs::default() };
+        let error = base.read().unwrap_err().to_string();
         assert!(error.ends_with("is a URL; write --target mine=http://h/"), "{error}");
-        let error = BaseArgs { file: file.clone() }.read_or("as in muxbench gate OLD ").unwrap_err().to_string();
+        let error = base.read_or("as in muxbench gate OLD ").unwrap_err().to_string();
         assert!(error.ends_with("is a URL; as in muxbench gate OLD http://h/"), "{error}");
         let args = ExperimentArgs { file, quick: false, interleave: None, count_syscalls: false };
         let error = args.read().unwrap_err().to_string();
@@ -151,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let base = BaseArgs { file: Some(path.display().to_string()) };
+        let base = BaseArgs { file: Some(path.display().to_string()), ..BaseArgs::default() };
         let text = "name = \"piped\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n";
         let writer = std::thread::spawn(move || fs::write(path, text));
         assert_eq!(base.read().unwrap().name, "piped");

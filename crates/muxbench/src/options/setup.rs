@@ -364,11 +364,11 @@ pub fn check_options(experiment: &Experiment, limit: &str) -> anyhow::Result<()>
 }
 
 /// Checks an experiment as if it came from a file, and returns it with the text of such a file. Errors show no line of this text,
-/// but the flag, because the user wrote flags.
-pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
+/// but the key, and its flag unless the key comes from the file of `base`.
+pub fn checked(experiment: &Experiment, base: &BaseArgs) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
-    let experiment =
-        Experiment::parse(&text, "flags").map_err(|error| anyhow::Error::msg(with_flag(error.without_place())))?;
+    let experiment = Experiment::parse(&text, "flags")
+        .map_err(|error| anyhow::Error::msg(with_flag(error.without_place(), base)))?;
     Ok((experiment, text))
 }
 
@@ -387,26 +387,50 @@ const FLAGS_OF_KEYS: [(&str, &str); 11] = [
     ("workload.http.status", "expect-status"),
 ];
 
-/// Appends the flag of the key with which an error begins, unless the error names it. Rates, profiles and traces have flags of single
-/// commands.
-fn with_flag(message: String) -> String {
+/// Appends the flag of the key with which an error begins, unless the error names it or the key comes from a file. Rates, profiles and
+/// traces have flags of single commands.
+fn with_flag(message: String, base: &BaseArgs) -> String {
     let key = message.split(':').next().unwrap_or_default();
     let row = FLAGS_OF_KEYS.iter().find(|(of, _)| *of == key);
     let name = row.map_or(key.rsplit('.').next().unwrap_or_default(), |(_, flag)| *flag);
     let flags = SetupArgs::augment_args(clap::Command::default());
-    let is_flag = flags.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let is_flag = flags.get_arguments().any(|arg| arg.get_long() == Some(name) && base.has_key_of(arg.get_id()));
     let flag = format!("--{name}");
     if is_flag && !message.contains(&flag) { format!("{message} (flag {flag})") } else { message }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use load::config::validate::RULES;
 
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        base: BaseArgs,
+        #[command(flatten)]
+        _setup: SetupArgs,
+    }
+
+    #[test]
+    fn errors_of_keys_from_a_file_name_no_flag() {
+        for (line, has_flag) in [
+            ("compare", true),
+            ("compare mine.toml", false),
+            ("compare mine.toml --connections 9", false),
+            ("compare mine.toml --connections 9 --think 1ms", true),
+        ] {
+            let Line { base, .. } = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}"));
+            let message = with_flag("workload.think: only a closed loop has think times".to_owned(), &base);
+            assert_eq!(message.ends_with("(flag --think)"), has_flag, "{line}: {message}");
+        }
+    }
+
     #[test]
     fn errors_of_keys_name_their_flags() {
+        let with_flag = |message| with_flag(message, &BaseArgs::default());
         for (message, flag) in [
             ("workload.think: only a closed loop has think times", Some("--think")),
             ("architectures: \"mt\" appears twice", Some("--arch")),

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cases::{Cases, case};
-use crate::common::{ROOT, Serve, muxbench, prepared};
-use crate::{lab, observe, page};
+use crate::common::{ROOT, Serve, muxbench, prepared, store};
+use crate::{lab, observe};
 use xtask::commands::{self, Place, Shown};
 
 /// Commands that run trials.
@@ -161,7 +161,7 @@ impl Sandbox {
         ] {
             // Without a run by a command, the newest run is the last one of this list.
             run.header.started_at = "2001-01-01T00:00:00Z".into();
-            page::store(&self.folder.path().join(name), &run);
+            store(&self.folder.path().join(name), &run);
         }
     }
 

@@ -109,8 +109,18 @@ fn without_date(mut printed: Vec<u8>) -> Vec<u8> {
 
 /// An honest client that keeps its connection.
 enum Honest {
-    Stream { stream: TcpStream, request: Vec<u8>, expected: Vec<u8> },
-    Datagrams { socket: UdpSocket, ports: Vec<SocketAddr>, udp: Udp, asked: u64 },
+    /// A connection, its requests, and the responses without their date.
+    Stream {
+        stream: TcpStream,
+        request: Vec<u8>,
+        expected: Vec<u8>,
+    },
+    Datagrams {
+        socket: UdpSocket,
+        ports: Vec<SocketAddr>,
+        udp: Udp,
+        asked: u64,
+    },
 }
 
 impl Honest {
@@ -125,6 +135,17 @@ impl Honest {
         }
         let (request, expected) = conversation(service);
         Self::Stream { stream: serve.connect(), request, expected: without_date(expected) }
+    }
+
+    /// Returns another client with the same requests.
+    fn another(&self, serve: &Serve, service: &ServiceSpec) -> Self {
+        match self {
+            Self::Stream { request, expected, .. } => {
+                let (request, expected) = (request.clone(), expected.clone());
+                Self::Stream { stream: serve.connect(), request, expected }
+            }
+            Self::Datagrams { .. } => Self::new(serve, service),
+        }
     }
 
     /// Sends a request and checks the response.
@@ -192,7 +213,7 @@ fn service_withstands_every_attack(architecture: Architecture, service: &Service
     for turn in 0..TURNS {
         crowds.iter_mut().for_each(Crowd::act_all);
         honest.exchange(&what);
-        Honest::new(&serve, service).exchange(&what);
+        honest.another(&serve, service).exchange(&what);
         let more_bytes = crate::common::memory_bytes_of(pid).saturating_sub(memory_bytes);
         assert!(more_bytes < MEMORY_MAX_BYTES, "{what}: {more_bytes} bytes more after {turn} turns");
     }

@@ -71,14 +71,16 @@ impl Nginx {
 const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/tls/localhost.pem");
 const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/tls/localhost.key");
 
-const CLOSED: &[&str] = &["--schedule", "closed", "--clients", "1"];
+const CLOSED: &[&str] = &["--schedule", "closed", "--think", "5ms", "--clients", "1"];
 const OPEN: &[&str] = &["--rate", "500"];
 
 fn load(arguments: &[&str]) -> Output {
-    // A closed loop gets a longer window, so that it makes enough requests on a busy machine.
-    let measure = if arguments.contains(&"closed") { "2s" } else { "400ms" };
+    // A closed loop gets a longer window, so that it makes enough requests on a busy machine. Other clients must not spin, because
+    // that would take CPU time from other tests.
+    let (measure, pacing): (&str, &[&str]) =
+        if arguments.contains(&"closed") { ("2s", &[]) } else { ("400ms", &["--pacing", "sleep-spin"]) };
     let phases = ["--connections", "5", "--ramp", "0", "--warm-up", "0", "--measure", measure, "--cool-down", "20s"];
-    common::load().args(arguments).args(phases).output().unwrap()
+    common::load().args(arguments).args(pacing).args(phases).output().unwrap()
 }
 
 /// Returns the report of a load, even if it is not valid: a busy machine delays its sends.
@@ -236,7 +238,8 @@ fn response_of_changing_length_is_wrong() {
             std::fs::rename(beside, &file).unwrap();
         });
         let phases = ["--ramp", "0", "--warm-up", "0", "--measure", "3s", "--cool-down", "20s", "--json"];
-        common::load().args([&url, "--rate", "500", "--connections", "5"]).args(phases).output().unwrap()
+        let traffic = ["--rate", "500", "--connections", "5", "--pacing", "sleep-spin"];
+        common::load().arg(&url).args(traffic).args(phases).output().unwrap()
     });
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (total, wrong) = errors(&report, "wrong");

@@ -10,16 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{ExternalServer, Random, Serve, load_without_errors, peer, prepared};
+use crate::common::{ExternalServer, Random, Serve, load_without_errors, peer, prepared, text};
 use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
 
 const SERVICE: &ServiceSpec = &ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Runs the text tests of `memccapable` with a time limit per response.
 fn memccapable(address: SocketAddr, timeout_s: u32) -> Result<(), String> {
@@ -499,8 +495,9 @@ fn concurrent_changes_add_up_in_every_architecture(architecture: Architecture) {
 pub fn cases(cases: &mut Cases) {
     cases.kinds(SERVICE, case!(memccapable_passes));
     cases.kinds(SERVICE, case!(memcslap_has_no_error));
-    cases.kinds(SERVICE, case!(pymemcache_passes));
-    cases.kinds(SERVICE, case!(meta_memcache_passes));
+    // Each check starts Python, which takes about a second of CPU time.
+    cases.protocol(SERVICE, &["epoll", "mt"], case!(pymemcache_passes));
+    cases.protocol(SERVICE, &["epoll", "mt"], case!(meta_memcache_passes));
     cases.protocol(SERVICE, &["epoll"], case!(tests_of_pymemcache_pass));
     cases.once(case!(memcached_passes_the_checks_of_kv));
     cases.once(case!(random_commands_get_the_responses_of_memcached));

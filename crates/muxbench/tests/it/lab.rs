@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
 use crate::common::{TIMEOUT, children_of, is_alive, muxbench, skipped};
-use harness::netns::conditions::{HostMeans, choose};
+use harness::netns::conditions::{HostCapabilities, choose};
 use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "
 
 /// Whether this host permits labs. Otherwise reports the test as skipped.
 pub fn may_make_labs() -> bool {
-    let reasons = choose(&network("1ms"), &HostMeans::here()).err();
+    let reasons = choose(&network("1ms"), &HostCapabilities::here()).err();
     if let Some(reasons) = &reasons {
         skipped(&format!("a lab: {}", reasons.join("; ")));
     }
@@ -273,7 +273,7 @@ fn kernel_alone_applies_loss_and_bandwidth() {
         return;
     }
     let wanted: Network = toml(&[("loss", "\"10%\""), ("bandwidth", "\"50Mbit\"")]);
-    let applied = choose(&wanted, &HostMeans::here()).unwrap();
+    let applied = choose(&wanted, &HostCapabilities::here()).unwrap();
     let result = compare(&["--network", "lab", "--loss", "10%", "--bandwidth", "50Mbit"]);
     let trial = trial(&result);
     let (network, measured) = (&trial["network"], &trial["network"]["measured"]);

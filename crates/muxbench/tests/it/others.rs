@@ -9,15 +9,19 @@ use std::process::{Command, Output, Stdio};
 use crate::cases::{Cases, case};
 use crate::common::{
     ExternalServer, ROOT, TIMEOUT, eventually, exchange, is_alive, muxbench, persistent_command, prepared, skipped,
+    text,
 };
 use harness::model::{TrialRecord, VerdictKind};
+use harness::spec::Experiment;
+use harness::spec::units::Time;
+use load::config::{Pacing, Schedule};
 use rustix::process::{Pid, Signal};
 
 /// The commands of `others.toml` by name, with the paths of the built servers.
 fn commands() -> Vec<(String, Vec<String>)> {
     let folder = prepared("MUXBENCH_SERVERS", "servers");
     let file = format!("{ROOT}/examples/servers/others.toml");
-    let experiment = harness::spec::Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
+    let experiment = Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
     let built = |argument: &String| argument.replace("target/servers", folder.to_str().unwrap());
     let commands = experiment.exec.iter().map(|(name, exec)| (name.clone(), exec.command.iter().map(built).collect()));
     commands.collect()
@@ -35,10 +39,6 @@ fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, m
         file += &format!("[exec.{name}]\ncommand = {command:?}\ndirectory = {ROOT:?}\n{more}\n");
     }
     file
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -108,14 +108,29 @@ fn example_servers_are_measured_and_leave_nothing() {
     assert_eq!(processes_with(&mark), [], "all processes of the servers have ended");
 }
 
-fn example_servers_speak_streams_and_http() {
+/// A quick experiment of `examples/servers` with one number of connections and the paths of the built servers. It has none of
+/// muxbench's own servers, because other tests measure them.
+fn brief_example(name: &str) -> Experiment {
     let servers = prepared("MUXBENCH_SERVERS", "servers");
+    let path = format!("{ROOT}/examples/servers/{name}.toml");
+    let file = fs::read_to_string(&path).unwrap().replace("target/servers", servers.to_str().unwrap());
+    let file = file.replace("\"examples/", &format!("\"{ROOT}/examples/"));
+    let mut experiment = Experiment::parse(&file, &path).unwrap().quick();
+    experiment.architectures.0.retain(|it| it.ours().is_none());
+    experiment.workload.connections.0.truncate(1);
+    experiment.phases.ramp = Time(0);
+    // A client at full speed would take CPU time from other tests.
+    if experiment.workload.schedule.0.contains(&Schedule::Closed) {
+        experiment.phases.warm_up = Time(100_000_000);
+    } else {
+        experiment.client.pacing = Pacing::SleepSpin;
+    }
+    experiment
+}
+
+fn example_servers_speak_streams_and_http() {
     for name in ["streams", "http"] {
-        let path = format!("{ROOT}/examples/servers/{name}.toml");
-        let file = fs::read_to_string(&path).unwrap().replace("target/servers", servers.to_str().unwrap());
-        let file = file.replace("\"examples/", &format!("\"{ROOT}/examples/"));
-        let mut experiment = harness::spec::Experiment::parse(&file, &path).unwrap().quick();
-        experiment.workload.connections.0.truncate(1);
+        let experiment = brief_example(name);
         let folder = tempfile::tempdir().unwrap();
         let (records, _) = records(folder.path(), &toml::to_string(&experiment).unwrap());
         assert_eq!(records.len(), experiment.architectures.0.len());
@@ -144,13 +159,9 @@ fn java_21() -> Option<PathBuf> {
 
 fn virtual_threads_of_java_are_measured() {
     let Some(java) = java_21() else { return skipped("Java 21 or newer") };
-    let servers = prepared("MUXBENCH_SERVERS", "servers");
-    let path = format!("{ROOT}/examples/servers/virtual.toml");
-    let file = fs::read_to_string(&path).unwrap().replace("target/servers", servers.to_str().unwrap());
-    let file = file.replace("\"java\"", &format!("{java:?}"));
-    let experiment = harness::spec::Experiment::parse(&file, &path).unwrap().quick();
+    let file = toml::to_string(&brief_example("virtual")).unwrap().replace("\"java\"", &format!("{java:?}"));
     let folder = tempfile::tempdir().unwrap();
-    let (records, _) = records(folder.path(), &toml::to_string(&experiment).unwrap());
+    let (records, _) = records(folder.path(), &file);
     let of = |name: &str| records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
     let workers = |name: &str| of(name).server.as_ref().unwrap().workers;
     let virtual_threads = of("exec:java-virtual");
@@ -172,15 +183,6 @@ fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: u
     })
 }
 
-/// Starts all example servers with these message sizes.
-fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalServer)> {
-    let start = |(name, command): (String, Vec<String>)| {
-        let server = start(&command, &name, request_bytes, response_bytes);
-        (name, server)
-    };
-    commands().into_iter().map(start).collect()
-}
-
 /// The number of bytes that arrive until the connection ends.
 fn rest(mut stream: TcpStream, name: &str) -> usize {
     let mut all = Vec::new();
@@ -188,8 +190,13 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
     all.len()
 }
 
-fn example_servers_answer_requests_in_any_pieces() {
-    for (name, example) in &each(100, 3000) {
+/// The sizes of a request and a response. Twelve responses exceed all buffers.
+const REQUEST: usize = 100;
+const RESPONSE: usize = 1_000_000;
+
+fn example_servers_answer_pieces_and_half_closes() {
+    for (name, command) in commands() {
+        let example = start(&command, &name, REQUEST, RESPONSE);
         let mut stream = example.connect();
         // A request in two pieces gets no response before the second piece.
         stream.write_all(&[1; 99]).unwrap();
@@ -197,34 +204,29 @@ fn example_servers_answer_requests_in_any_pieces() {
         assert!(stream.read(&mut [0]).is_err(), "{name} does not answer an incomplete request");
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(&[1]).unwrap();
-        stream.read_exact(&mut [0; 3000]).unwrap();
+        stream.read_exact(&mut vec![0; RESPONSE]).unwrap();
         // Seven and a half pipelined requests, then the missing half.
         stream.write_all(&[1; 750]).unwrap();
-        stream.read_exact(&mut [0; 7 * 3000]).unwrap();
+        stream.read_exact(&mut vec![0; 7 * RESPONSE]).unwrap();
         stream.write_all(&[1; 50]).unwrap();
-        stream.read_exact(&mut [0; 3000]).unwrap();
+        stream.read_exact(&mut vec![0; RESPONSE]).unwrap();
         drop(stream);
         // A reset ends one connection only.
         let mut others = example.connect();
-        exchange(&mut others, 100, 3000);
+        exchange(&mut others, REQUEST, RESPONSE);
         let reset = example.connect();
         rustix::net::sockopt::set_socket_linger(&reset, Some(std::time::Duration::ZERO)).unwrap();
         (&reset).write_all(&[1; 150]).unwrap();
         drop(reset);
-        exchange(&mut others, 100, 3000);
-    }
-}
-
-fn example_servers_answer_requests_before_a_half_close() {
-    for (name, example) in &each(10, 1_000_000) {
+        exchange(&mut others, REQUEST, RESPONSE);
+        // Most responses are unsent at the half-close. The last request is incomplete.
         let mut stream = example.connect();
-        // The responses exceed all buffers, so most are unsent at the half-close. The last request is incomplete.
-        stream.write_all(&[1; 125]).unwrap();
+        stream.write_all(&[1; 12 * REQUEST + 50]).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(rest(stream, name), 12_000_000, "{name}");
+        assert_eq!(rest(stream, &name), 12 * RESPONSE, "{name}");
         let stream = example.connect();
         stream.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(rest(stream, name), 0, "{name}");
+        assert_eq!(rest(stream, &name), 0, "{name}");
     }
 }
 
@@ -384,8 +386,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_are_measured_and_leave_nothing));
     cases.once(case!(example_servers_speak_streams_and_http));
     cases.once(case!(virtual_threads_of_java_are_measured));
-    cases.once(case!(example_servers_answer_requests_in_any_pieces));
-    cases.once(case!(example_servers_answer_requests_before_a_half_close));
+    cases.once(case!(example_servers_answer_pieces_and_half_closes));
     cases.once(case!(external_server_ends_with_its_run));
     cases.once(case!(doctor_ends_server_of_killed_supervisor_and_runner));
     cases.once(case!(failing_command_is_reported_with_its_output));

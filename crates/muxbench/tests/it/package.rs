@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use harness::store::Store;
 use xtask::package::{About, Contents, PROCESSORS, deb, read_folder, wheel};
 
 use crate::cases::{Cases, case};
-use crate::common::{muxbench, prepared, skipped};
+use crate::common::{muxbench, prepared, skipped, store};
 
 fn about() -> About {
     About { version: env!("CARGO_PKG_VERSION").into(), summary: env!("CARGO_PKG_DESCRIPTION").into() }
@@ -77,8 +76,7 @@ fn wheel_installs_program_and_reads_runs_into_frames() {
     let folder = tempfile::tempdir().unwrap();
     let (run, installed) = (folder.path().join("run"), folder.path().join("installed"));
     let made_up = testkit::run();
-    let store = Store::create(&run, &made_up.header).unwrap();
-    made_up.records.iter().for_each(|record| store.commit(record).unwrap());
+    store(&run, &made_up);
     let processor = PROCESSORS.iter().find(|it| it.name == std::env::consts::ARCH).expect("a known processor");
     let file = folder.path().join(wheel::file_name(&about(), *processor));
     fs::write(&file, wheel::wheel(&about(), *processor, &program())).unwrap();

@@ -4,18 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cases::{Cases, case};
-use crate::common::{muxbench, prepared};
-use harness::model::Run;
-use harness::store::Store;
-
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::common::{muxbench, prepared, store, text};
 
 /// Runs muxbench in `folder`. Also accepts exit code 3, because a busy machine may delay the client.
 fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
-    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?}\n{out}\n{err}");
     (out, err)
 }
@@ -27,7 +21,7 @@ fn browse(page: &Path, kind: &str) -> String {
     let mut node = Command::new("timeout");
     node.args(["600", "node", script]).arg(packages).arg(page).arg(kind).args(std::env::var_os("MUXBENCH_PICTURES"));
     let output = node.output().unwrap();
-    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && out.ends_with("all well\n"), "{out}\n{err}");
     out
 }
@@ -62,12 +56,6 @@ fn page_of_a_run_works_and_is_accessible() {
     }
     let (page, _) = run(folder.path(), &["report", "small", "--html", "-"]);
     assert_eq!(page, std::fs::read_to_string(folder.path().join("small/report.html")).unwrap());
-}
-
-/// Stores a run in `folder`.
-pub fn store(folder: &Path, run: &Run) {
-    let store = Store::create(folder, &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
 fn page_of_a_paper_works_and_is_accessible() {
@@ -128,8 +116,8 @@ fn index_links_to_its_runs() {
     }
 
     // Print the history as text, CSV, JSON and Markdown. A page of several folders needs a file name.
-    let (text, _) = run(folder.path(), &["report", "results"]);
-    assert!(text.contains("Runs, the oldest first") && text.contains("host B"), "{text}");
+    let (shown, _) = run(folder.path(), &["report", "results"]);
+    assert!(shown.contains("Runs, the oldest first") && shown.contains("host B"), "{shown}");
     let (csv, _) = run(folder.path(), &["report", "results", "--csv"]);
     assert!(csv.starts_with("architecture,traffic,host,run,"), "{csv}");
     let (json, _) = run(folder.path(), &["report", "results", "--json"]);
@@ -139,7 +127,7 @@ fn index_links_to_its_runs() {
     assert!(markdown.starts_with("### Runs, the oldest first\n\n| began | run |"), "{markdown}");
     let several = ["report", "results/run 0 of day #1", "results/run 0 of day #2", "--html"];
     let output = muxbench().args(several).current_dir(folder.path()).output().unwrap();
-    assert!(text_of(&output.stderr).contains("--html index.html") && !output.status.success());
+    assert!(text(&output.stderr).contains("--html index.html") && !output.status.success());
 }
 
 fn page_path_that_is_a_folder_is_rejected() {
@@ -150,7 +138,7 @@ fn page_path_that_is_a_folder_is_rejected() {
     let error_of = |arguments: &[&str]| {
         let output = muxbench().args(arguments).current_dir(folder.path()).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
-        text_of(&output.stderr)
+        text(&output.stderr)
     };
     let printed = error_of(&["report", "one", "--html", "one"]);
     assert!(printed.contains("one is a folder") && printed.contains("muxbench report one --html"), "{printed}");

@@ -5,10 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::cases::{Cases, case};
-use crate::common::muxbench;
-use harness::model::Run;
-use harness::store::Store;
-use serde_json::Value;
+use crate::common::{json, muxbench, store, text};
 
 /// Flags of short trials, with 2 ms of simulated work per request: the server handles at most 500 requests per second.
 const SMALL: &[&str] = &[
@@ -32,26 +29,12 @@ const SMALL: &[&str] = &[
 const AUTOBENCH: &str =
     "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors";
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Runs muxbench in `folder`. Panics with all output unless the exit code is one of `codes`.
 fn run(folder: &Path, arguments: &[&str], codes: &[i32]) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{arguments:?}\n{out}\n{err}");
     output
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
-}
-
-/// Stores a run in `folder`.
-fn store(folder: &Path, run: &Run) {
-    let store = Store::create(folder, &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
 fn sweep_stops_past_saturation_and_writes_autobench_columns() {

@@ -7,15 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{ExternalServer, Random, Serve, load_without_errors, peer, prepared};
+use crate::common::{ExternalServer, Random, Serve, load_without_errors, peer, prepared, text};
 use server::Architecture;
 use wire::ServiceSpec;
 
 const SERVICE: &ServiceSpec = &ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn redis() -> ExternalServer {
     let program = prepared("MUXBENCH_PEERS", "peers").join("redis-server");

@@ -5,13 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use harness::model::Run;
-use harness::store::Store;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, muxbench, prepared};
+use crate::common::{Serve, muxbench, prepared, store};
 
 /// Flags of a load that takes half a second. A closed loop needs no punctual client.
 const LOAD: &str =
@@ -23,11 +21,6 @@ fn printed(folder: &Path, line: &str) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!text.is_empty(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     text
-}
-
-fn store(folder: &Path, run: &Run) {
-    let store = Store::create(folder, &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
 fn json_of_every_command_matches_its_schema() {

@@ -9,15 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, TIMEOUT, eventually, load, muxbench};
+use crate::common::{Serve, TIMEOUT, eventually, load, muxbench, store, text};
 use harness::store::Store;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 use server::Architecture;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// An address in the format of /proc/net: words in the byte order of this machine.
 fn address(hex: &str) -> IpAddr {
@@ -206,9 +202,7 @@ fn folder_writable_by_others_is_rejected_for_results() {
 fn stored_escapes_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let run = testkit::hostile(testkit::run());
-    let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
-    drop(store);
+    store(&folder.path().join("it"), &run);
     for arguments in
         ["report it", "report it --markdown", "report it --csv", "report it --json", "report it it", "report ."]
     {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Output;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, exchange, muxbench, skipped};
+use crate::common::{Serve, exchange, muxbench, skipped, text};
 use serde_json::Value;
 use server::metrics::tracepoints::can_count;
 use server::metrics::{OTHER, comparable_kinds};
@@ -38,10 +38,6 @@ fn compare(folder: &std::path::Path, architectures: &str, flags: &[&str]) -> Out
     let mut command = muxbench();
     command.args(["compare", "--quiet", "--arch", architectures]).args(traffic).args(phases).args(flags);
     command.current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns whether the kernel cannot count system calls on this host. If so, checks that users get an error.

@@ -7,7 +7,7 @@ use std::process::Output;
 use harness::model::{Run, TrialRecord, VerdictKind};
 
 use crate::cases::{Cases, case};
-use crate::common::{ROOT, Serve, muxbench};
+use crate::common::{ROOT, Serve, muxbench, text};
 
 /// Short phases.
 const BRIEF: [&str; 10] =
@@ -20,10 +20,6 @@ fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
         process.args(["--repeats", "1"]);
     }
     process.current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The stored run of a successful command.

@@ -54,7 +54,8 @@ fn short_lived_connections_resume_sessions(architecture: Architecture) {
     for is_full in [false, true] {
         let mut command = load();
         command.args([&url, "--cacert", file.path().to_str().unwrap(), "--requests-per-connection", "1", "--json"]);
-        command.args("--connections 10 --rate 200 --ramp 0 --measure 1s --cool-down 60s".split(' '));
+        let phases = "--ramp 0 --warm-up 0 --measure 1s --cool-down 60s";
+        command.args("--connections 10 --rate 100 --pacing sleep-spin".split(' ')).args(phases.split(' '));
         command.args(is_full.then_some("--full-handshakes"));
         let output = command.output().unwrap();
         let printed: Value = serde_json::from_slice(&output.stdout)
@@ -113,8 +114,8 @@ fn unusable_tls_is_rejected_with_a_remedy() {
 
 fn compared_servers_are_trusted_without_flags() {
     let folder = tempfile::tempdir().unwrap();
-    let args = "compare --tls --arch epoll,mp -c 10 --rate 300 --response 100KiB --repeats 1 --ramp 0 --warm-up 200ms \
-                --measure 1s --cool-down 60s --output";
+    let args = "compare --tls --arch epoll,mp -c 10 --rate 100 --response 100KiB --repeats 1 --ramp 0 --warm-up 200ms \
+                --measure 500ms --cool-down 60s --pacing sleep-spin --output";
     let output = muxbench().args(args.split_whitespace()).arg(folder.path()).output().unwrap();
     let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(out.contains("over TLS") && out.contains("full handshakes"), "{out}{error}");

@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, descriptors_of, eventually, exchange, muxbench, skipped};
+use crate::common::{Serve, descriptors_of, eventually, exchange, muxbench, skipped, text};
 use server::{Accept, Architecture};
 use wire::Address;
 
@@ -131,10 +131,6 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     muxbench().args(arguments).current_dir(folder).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn stale_socket_is_replaced_and_another_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -169,7 +165,7 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
     let load = |more: &[&str]| {
         let common = ["load", "--target", &target, "--request", "10B", "--response", "200B", "--connections", "10"];
-        let common = [&common[..], &["--output", "here"]].concat();
+        let common = [&common[..], &["--output", "here", "--pacing", "sleep-spin"]].concat();
         let times = [
             "--rate",
             "200",
@@ -208,7 +204,8 @@ fn unix_socket_run_removes_its_private_folder() {
     let temporary = folder.path().join("t");
     fs::create_dir(&temporary).unwrap();
     let flags = "compare --transport unix --arch epoll,mt-pool,mp --connections 10 --rate 200 --request 10B --response 20B \
-                 --repeats 1 --ramp 0 --warm-up 200ms --measure 300ms --cool-down 60s --output here";
+                 --repeats 1 --ramp 0 --warm-up 200ms --measure 300ms --cool-down 60s --pacing sleep-spin \
+                 --output here";
     let arguments: Vec<&str> = flags.split_whitespace().collect();
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -259,7 +256,8 @@ fn external_server_gets_a_unix_socket() {
     let file = "name = \"x\"\narchitectures = \"exec:py\"\n\
                 [exec.py]\ncommand = [\"python3\", \"server.py\", \"{socket}\"]\n\
                 [workload]\ntransport = \"unix\"\nconnections = 10\nrate = 200\nrequest = \"10B\"\nresponse = \"20B\"\n\
-                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"\n";
+                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"\n\
+                [client]\npacing = \"sleep-spin\"\n";
     fs::write(folder.path().join("x.toml"), file).unwrap();
     let output = muxbench()
         .args(["run", "x.toml", "--allow-exec", "--output", "here"])

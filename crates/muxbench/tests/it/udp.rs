@@ -355,6 +355,7 @@ fn udp_serve_and_load_work_without_a_runner() {
         let mut load = load();
         load.args([&url, "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
         load.args(["--ramp", "0", "--warm-up", "100ms", "--measure", "500ms", "--cool-down", "20s"]);
+        load.args(["--pacing", "sleep-spin"]);
         load
     };
     let (json, errors) = run_perhaps_invalid(&mut load());
@@ -380,7 +381,7 @@ fn compare_shows_ports_in_place_of_connections() {
     let mut compare = muxbench();
     compare.current_dir(folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
     compare.args(["--rate", "300", "--ramp", "0", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "500ms"]);
-    let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1"]));
+    let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1", "--pacing", "sleep-spin"]));
     for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
     {
         assert!(text.contains(words), "no `{words}` in:\n{text}");

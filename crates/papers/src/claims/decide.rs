@@ -7,8 +7,8 @@ use harness::spec::units::Cpus;
 use stats::Interval;
 use stats::ratio::ratio_of_peaks;
 
-use super::figures::{Cell, cells};
-use super::{Axis, CheckedClaim, Claim, Finding, Is, Outcome, PROPORTIONAL, STEP, Statement};
+use super::figures::{Cell, Found, cells};
+use super::{Axis, CheckedClaim, Claim, Finding, Is, Metric, Outcome, PROPORTIONAL, STEP, Statement};
 use report::format;
 use report::model::deviation::DeviationOf;
 use report::model::workload::title;
@@ -70,8 +70,8 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
         Is::Falls(axis, factor) => trend(&of, axis, &(0.0..=1.0 / factor), &(0.0..=STEP)),
         Is::Proportional(axis) => slopes(&of, axis),
         Is::Alike(factor) => alike(&of, factor),
-        Is::AtMost(limit) => each(statement, &of, f64::NEG_INFINITY..=limit),
-        Is::AtLeast(limit) => each(statement, &of, limit..=f64::INFINITY),
+        Is::AtMost(limit) => each(metric, &of, f64::NEG_INFINITY..=limit),
+        Is::AtLeast(limit) => each(metric, &of, limit..=f64::INFINITY),
         Is::Above(factor, _) => peaks(&of, &others, &(factor..=f64::INFINITY)),
         Is::Peaks(factor, _) => peaks(&of, &others, &(1.0 / factor..=factor)),
         Is::Found(kind) => of.iter().map(|cell| found(cell, kind)).collect(),
@@ -93,9 +93,6 @@ fn with_experiments(mut findings: Vec<Finding>) -> Vec<Finding> {
     }
     findings
 }
-
-/// A ratio or another figure, with its interval.
-type Found = Option<(f64, Option<Interval>)>;
 
 /// Two cells of a curve, the one lower on the axis first.
 type Pair<'a> = (&'a Cell, &'a Cell);
@@ -137,10 +134,7 @@ fn along(
     pairs: for<'a> fn(&[&'a Cell]) -> Vec<Pair<'a>>,
     range: &RangeInclusive<f64>,
 ) -> Vec<Finding> {
-    let finding = |(low, high): Pair<'_>| {
-        let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
-        factor_within(high, pair_in_words(low, high, axis), ratio, range)
-    };
+    let finding = |(low, high): Pair<'_>| factor_within(high, pair_in_words(low, high, axis), high.against(low), range);
     curves(cells, axis).iter().flat_map(|curve| pairs(curve)).map(finding).collect()
 }
 
@@ -157,9 +151,8 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
     let finding = |(low, high): Pair<'_>| {
         let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
         let slope = |ratio: f64| ratio.ln() / decades;
-        let found = high.against(low).map(|ratio| {
-            let interval = ratio.interval.map(|it| Interval { low: slope(it.low), high: slope(it.high) });
-            (slope(ratio.ratio), interval)
+        let found = high.against(low).map(|(ratio, interval)| {
+            (slope(ratio), interval.map(|it| Interval { low: slope(it.low), high: slope(it.high) }))
         });
         let shown = |value: f64| format!("{value:.2}");
         finding_of(high, pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
@@ -174,18 +167,16 @@ fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
         cells.iter().partition(|cell| Some(&cell.architecture) == first.as_ref());
     let finding = |cell: &Cell| {
         let base = bases.iter().find(|base| base.workload == cell.workload)?;
-        let ratio = cell.against(base).map(|ratio| (ratio.ratio, ratio.interval));
         let what = format!("{} against {}, {}", cell.architecture, base.architecture, title(&cell.workload));
-        Some(factor_within(cell, what, ratio, &(1.0 / factor..=factor)))
+        Some(factor_within(cell, what, cell.against(base), &(1.0 / factor..=factor)))
     };
     others.into_iter().filter_map(finding).collect()
 }
 
-fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+fn each(metric: &Metric, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
     let finding = |cell: &Cell| {
-        let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
         let what = format!("{}, {}", cell.architecture, title(&cell.workload));
-        finding_of(cell, what, found, &format!("{} ", statement.metric.name), statement.metric.show, &range)
+        finding_of(cell, what, cell.estimate(), &format!("{} ", metric.name), metric.show, &range)
     };
     cells.iter().map(finding).collect()
 }
@@ -194,8 +185,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
 /// trials, the true peak may be higher.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Finding> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
-        let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
-        let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
+        let valued = cells.iter().filter_map(|cell| Some((cell.estimate()?.0, cell)));
         valued.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell.clone())
     };
     let (Some(first), Some(first_other)) = (cells.first(), others.first()) else { return Vec::new() };

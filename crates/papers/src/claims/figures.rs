@@ -1,7 +1,9 @@
 //! The values of a metric for each architecture and workload, one block per repeat of separate trials.
 
-use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
-use stats::{Block, Estimate, Ratio};
+use std::cell::LazyCell;
+
+use harness::model::{Run, Trial, VerdictKind, Workload};
+use stats::{Block, Estimate, Interval, Ratio};
 
 use super::{Axis, Metric};
 use crate::queue;
@@ -9,6 +11,9 @@ use harness::model::blocks::{RunBlocks, heat};
 use report::model::deviation::DeviationOf;
 use report::plot::chart::Point;
 use report::plot::plot_data::estimate;
+
+/// A value with its interval; `None` without valid trials.
+pub(super) type Found = Option<(f64, Option<Interval>)>;
 
 /// An architecture under a workload.
 #[derive(Clone, Debug)]
@@ -25,15 +30,31 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub fn estimate(&self) -> Option<Estimate> {
-        // A share may be 0, which has no logarithm.
+    pub fn estimate(&self) -> Found {
         let values: Vec<f64> = self.values.iter().map(|block| block.value).collect();
-        if values.contains(&0.0) { Estimate::arithmetic(&values) } else { Estimate::of(&self.values) }
+        // A share may be 0, which has no logarithm.
+        let has_zero = values.contains(&0.0);
+        let estimate = if has_zero { Estimate::arithmetic(&values) } else { Estimate::of(&self.values) };
+        estimate.map(|it| (it.value, it.interval))
     }
 
-    pub fn against(&self, base: &Self) -> Option<Ratio> {
-        Ratio::of(&self.values, &base.values)
+    /// Returns the ratio to another cell.
+    pub fn against(&self, base: &Self) -> Found {
+        Ratio::of(&self.values, &base.values).map(|it| (it.ratio, it.interval))
     }
+}
+
+/// Returns the cell of a trial. Adds an empty one for the first trial of its architecture and workload.
+fn place<'a>(cells: &'a mut Vec<Cell>, run: &Run, trial: &Trial) -> &'a mut Cell {
+    let (architecture, workload) = (trial.label(), &trial.workload);
+    let at = cells.iter().position(|cell| cell.architecture == architecture && cell.workload == *workload);
+    let at = at.unwrap_or_else(|| {
+        let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
+        let (values, verdicts) = (Vec::new(), Vec::new());
+        cells.push(Cell { architecture, workload, experiment, values, verdicts, infeasible: 0 });
+        cells.len() - 1
+    });
+    &mut cells[at]
 }
 
 /// Returns the cells of these architectures with finished or infeasible trials, in the order of `architectures`.
@@ -46,32 +67,21 @@ pub(super) fn cells(
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     // Compare labels, which name unusual options: claims cover only the default options.
-    let belongs = |trial: &Trial| queue::position(architectures, &trial.label()).is_some() && only(&trial.workload);
+    let belongs = |trial: &Trial| only(&trial.workload) && queue::position(architectures, &trial.label()).is_some();
     // Heats of different runs may have the same number.
     let mut heats: Vec<(usize, u32)> = Vec::new();
     for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
-        let blocks = RunBlocks::new(&run.records);
-        let mut place = |trial: &Trial| {
-            let (name, workload) = (trial.label(), &trial.workload);
-            let at = cells.iter().position(|cell| cell.architecture == name && cell.workload == *workload);
-            at.unwrap_or_else(|| {
-                let (values, verdicts) = (Vec::new(), Vec::new());
-                let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
-                cells.push(Cell { architecture: name, workload, experiment, values, verdicts, infeasible: 0 });
-                cells.len() - 1
-            })
-        };
         let rejected = run.header.trials.iter().filter(|trial| !trial.infeasible.is_empty() && belongs(trial));
-        let rejected: Vec<usize> = rejected.map(&mut place).collect();
-        let finished = run.records.iter().filter(|record| belongs(&record.trial));
-        let finished: Vec<(usize, &TrialRecord)> = finished.map(|record| (place(&record.trial), record)).collect();
-        rejected.into_iter().for_each(|at| cells[at].infeasible += 1);
-        for (at, record) in finished {
-            cells[at].verdicts.push(record.verdict.kind);
+        rejected.for_each(|trial| place(&mut cells, run, trial).infeasible += 1);
+        // Only interleaved trials need the links between the trials of a run.
+        let of_run = LazyCell::new(|| RunBlocks::new(&run.records));
+        for record in run.records.iter().filter(|record| belongs(&record.trial)) {
+            let cell = place(&mut cells, run, &record.trial);
+            cell.verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
                 let whole = |value| Block { heat: heat(&record.trial), number: 0, value };
                 let blocks = match metric.figure {
-                    Some(figure) if record.trial.load.slices.is_some() => blocks.of(&[record], figure),
+                    Some(figure) if record.trial.load.slices.is_some() => of_run.of(&[record], figure),
                     _ => (metric.of)(record, deviation_of).map(whole).into_iter().collect(),
                 };
                 // The linked blocks of a group have the heat of the first group.
@@ -80,7 +90,7 @@ pub(super) fn cells(
                 if at_heat == heats.len() {
                     heats.push(heat);
                 }
-                cells[at].values.extend(blocks.into_iter().map(|block| Block { heat: at_heat as u32, ..block }));
+                cell.values.extend(blocks.into_iter().map(|block| Block { heat: at_heat as u32, ..block }));
             }
         }
     }
@@ -106,8 +116,8 @@ pub fn points(
     along: Axis,
 ) -> Vec<Point> {
     let point = |cell: &Cell| {
-        let found = cell.estimate()?;
-        let (y, spread) = estimate(found.value, found.interval);
+        let (value, interval) = cell.estimate()?;
+        let (y, spread) = estimate(value, interval);
         // As in a row of a run: one saturated or failed repeat disqualifies it.
         let disqualifies = |kind: &&VerdictKind| {
             matches!(kind, VerdictKind::Saturated | VerdictKind::Failed) && !(metric.counts)(**kind)

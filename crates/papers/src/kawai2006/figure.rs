@@ -87,6 +87,6 @@ fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: 
             && is_of_matrix(&published, &record.trial.workload)
     };
     let deviations = run.records.iter().filter(is_candidate).map(deviation_of);
-    let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
-    deviations.filter(|it| it.figures.is_some()).max_by(|a, b| stddev_ns(a).total_cmp(&stddev_ns(b)))
+    let known = deviations.filter_map(|it| Some((it.figures?.stddev_ns, it)));
+    known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, worst)| worst)
 }

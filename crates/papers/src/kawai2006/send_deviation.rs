@@ -91,13 +91,15 @@ impl Sends {
             }
         }
         for Worst { architecture, all, .. } in &mut worst {
+            let these: Vec<_> = counted.iter().filter(|(of, _)| of == architecture).map(|(_, it)| it).collect();
             let median = |figure: fn(&Deviation) -> f64| {
-                let these = counted.iter().filter(|(of, _)| of == architecture);
-                interval::median(&these.map(|(_, figures)| figure(figures)).collect::<Vec<_>>())
+                interval::median(&these.iter().map(|it| figure(it)).collect::<Vec<_>>())
             };
-            all.trials = counted.iter().filter(|(of, _)| of == architecture).count();
-            all.stddev_us_median = median(|figures| figures.stddev_ns / 1e3);
-            all.within_1us_of_median_median = median(|figures| figures.within_1us_of_median);
+            *all = All {
+                trials: these.len(),
+                stddev_us_median: median(|figures| figures.stddev_ns / 1e3),
+                within_1us_of_median_median: median(|figures| figures.within_1us_of_median),
+            };
         }
         Self { worst: worst.into(), deviation_trials: (counted.len(), of_matrix), samples_missing }
     }

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use harness::model::{TrialRecord, VerdictKind, Workload};
 use load::config::Schedule;
 use wire::ServiceSpec;
@@ -19,13 +21,13 @@ fn here() -> Kawai2006 {
 
 /// Returns the printed mean, median and standard deviation in ms; `None` if Tables 3 and 4 lack the workload.
 pub(crate) fn published_times(architecture: &str, workload: &Workload) -> Option<[f64; 3]> {
-    let cells = published_service_time();
+    static CELLS: LazyLock<Vec<service_time::Cell>> = LazyLock::new(published_service_time);
     let is_of = |cell: &&service_time::Cell| {
         (cell.connections, cell.active, Some(cell.rate_per_s))
             == (workload.connections, workload.active, workload.rate_per_s)
             && cell.architecture == architecture
     };
-    let times = cells.iter().find(is_of)?.published;
+    let times = CELLS.iter().find(is_of)?.published;
     Some([times.mean_ms, times.median_ms, times.stddev_ms])
 }
 

@@ -4,6 +4,7 @@
 mod values;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use harness::model::{Run, Trial, VerdictKind};
 use harness::spec::tls::Tls;
@@ -14,28 +15,27 @@ use testkit::Values;
 
 use super::*;
 use crate::claims::{CheckedClaim, Outcome};
+use crate::tests::{OfPapers, once, trials_mut};
 use report::model::deviation::{self, SendsOf};
 
 /// A factor on the values of a trial.
 type Factor<'a> = &'a dyn Fn(&Trial) -> f64;
 
 /// The runs of a paper with its published values.
+#[derive(Clone)]
 struct Published {
     paper: &'static Paper,
     runs: Vec<Run>,
 }
 
 impl Published {
+    /// Returns a copy of the runs, which are made once for all tests.
     fn of(name: &str) -> Self {
+        static MADE: OfPapers<Published> = [const { OnceLock::new() }; PAPERS.len()];
         let paper = find(name).unwrap();
         let run = |name: &&str| testkit::run_of_values(name, |trial| values::of(paper.name, trial));
-        Self { paper, runs: paper.experiments.iter().map(run).collect() }
-    }
-
-    fn beside(&self) -> PaperComparison {
-        let mut sends: Vec<_> = self.runs.iter().map(|run| sends_of(run, &|_| 1.0)).collect();
-        let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
-        PaperComparison::of(self.paper, Part::Whole, &self.runs, &mut sends_of).unwrap()
+        let made = once(&MADE, paper, || Self { paper, runs: paper.experiments.iter().map(run).collect() });
+        made.clone()
     }
 
     /// Checks a claim, by its number.
@@ -59,6 +59,18 @@ impl Published {
     }
 }
 
+/// Returns the comparison of a whole paper with its published values, which all tests share.
+fn whole(name: &str) -> &'static PaperComparison {
+    static MADE: OfPapers<PaperComparison> = [const { OnceLock::new() }; PAPERS.len()];
+    let make = || {
+        let Published { paper, runs } = Published::of(name);
+        let mut sends: Vec<_> = runs.iter().map(|run| sends_of(run, &|_| 1.0)).collect();
+        let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
+        PaperComparison::of(paper, Part::Whole, &runs, &mut sends_of).unwrap()
+    };
+    once(&MADE, find(name).unwrap(), make)
+}
+
 fn sends_of<'a>(run: &'a Run, factor: Factor<'a>) -> impl FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> + 'a {
     move |index| {
         let trial = run.header.trials.iter().find(|trial| trial.index == index).unwrap();
@@ -80,8 +92,11 @@ fn assert_near(here: f64, expected: f64, place: &str) {
     assert!((here - expected).abs() <= expected.abs() * 2e-3, "{place}: {here}, published {expected}");
 }
 
-/// Returns our points of all figures: the figure, the title of its panel, the series, x and y.
-fn points(all: &PaperComparison) -> Vec<(String, String, String, f64, f64)> {
+/// A point: the figure, the title of its panel, the series, x and y.
+type Shown = (String, String, String, f64, f64);
+
+/// Returns our points of all figures.
+fn points(all: &PaperComparison) -> Vec<Shown> {
     let csv = crate::points::csv(&all.series, &all.figures);
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let rows = reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap);
@@ -98,7 +113,7 @@ fn points(all: &PaperComparison) -> Vec<(String, String, String, f64, f64)> {
 fn every_claim_holds_on_published_values() {
     let mut claims = 0;
     for paper in PAPERS {
-        let all = Published::of(paper.name).beside();
+        let all = whole(paper.name);
         assert!(all.missing.is_empty(), "{}: {:?}", paper.name, all.missing);
         for claim in &all.claims {
             assert_eq!(claim.outcome, Outcome::HoldsHere, "{} {claim:#?}", paper.name);
@@ -109,48 +124,59 @@ fn every_claim_holds_on_published_values() {
 }
 
 #[test]
+fn findings_of_equal_workloads_name_their_experiments() {
+    let all = whole("welsh2001");
+    let texts: Vec<&str> = all.claims[0].findings.iter().map(|finding| finding.what.as_str()).collect();
+    for name in ["welsh2001-connections", "welsh2001-10k"] {
+        let is_affected = |what: &&&str| what.starts_with("epoll, 1000 ") && what.ends_with(&format!(", in {name}"));
+        assert_eq!(texts.iter().filter(is_affected).count(), 2, "one for each metric: {texts:?}");
+    }
+    assert!(
+        texts.iter().any(|what| what.starts_with("epoll-buffered, 10000 ") && !what.contains(", in ")),
+        "{texts:?}"
+    );
+}
+
+#[test]
 fn figures_show_published_values_in_their_places() {
-    let all = Published::of("kawai2008").beside();
-    let mut points_of = BTreeMap::<String, usize>::new();
-    for (figure, panel, series, x, y) in points(&all) {
+    let shown = points(whole("kawai2008"));
+    let mut points_of = BTreeMap::<&str, usize>::new();
+    for (figure, panel, series, x, y) in &shown {
         let rate_per_s = panel.split(' ').next().and_then(|rate| rate.parse().ok());
         let expected_us = match (figure.as_str(), rate_per_s) {
-            ("6", Some(rate)) => values::kawai2008_service_us(&series, 10_240, x as u32, rate),
-            ("8", Some(rate)) => values::kawai2008_service_us(&series, 1, x as u32, rate),
+            ("6", Some(rate)) => values::kawai2008_service_us(series, 10_240, *x as u32, rate),
+            ("8", Some(rate)) => values::kawai2008_service_us(series, 1, *x as u32, rate),
             ("10" | "11", _) => 10.0,
             ("A.1", _) => 500.0 + if series == "constant-together" { 164.0 } else { 0.0 },
             _ => panic!("{figure} {panel}"),
         };
-        assert_near(y, expected_us * 1e3, &format!("figure {figure}, {panel}, {series}, {x}"));
+        assert_near(*y, expected_us * 1e3, &format!("figure {figure}, {panel}, {series}, {x}"));
         *points_of.entry(figure).or_default() += 1;
     }
-    let expected = [("6", 45), ("8", 60), ("10", 45), ("11", 60), ("A.1", 12)];
-    assert_eq!(points_of, expected.map(|(figure, count)| (figure.to_owned(), count)).into());
-    let first = |figure: &str| {
-        let of_select = |it: &&(String, String, String, f64, f64)| it.0 == figure && it.2 == "select";
-        let mut times: Vec<f64> = points(&all).iter().filter(of_select).map(|it| it.4).collect();
+    assert_eq!(points_of, [("6", 45), ("8", 60), ("10", 45), ("11", 60), ("A.1", 12)].into());
+    let ends = |figure: &str| {
+        let of_select = |it: &&Shown| it.0 == figure && it.2 == "select";
+        let mut times: Vec<f64> = shown.iter().filter(of_select).map(|it| it.4).collect();
         times.sort_by(f64::total_cmp);
         [times[0], times[times.len() - 1]]
     };
     for (figure, printed_ns) in [("6", [900e3, 20e6]), ("8", [500e3, 20e6])] {
-        first(figure).into_iter().zip(printed_ns).for_each(|(here, printed)| assert_near(here, printed, figure));
+        ends(figure).into_iter().zip(printed_ns).for_each(|(here, printed)| assert_near(here, printed, figure));
     }
 
-    let all = Published::of("maharjan2012").beside();
+    let shown = points(whole("maharjan2012"));
     let example: BTreeMap<u32, f64> =
         maharjan2012::autobench().iter().map(|row| (row["dem_req_rate"] as u32, row["avg_rep_rate"])).collect();
-    let of_udp = points(&all).into_iter().filter(|it| ["5.3", "5.4"].contains(&it.0.as_str()));
-    let of_udp: Vec<_> = of_udp.collect();
+    let of_udp: Vec<_> = shown.iter().filter(|it| ["5.3", "5.4"].contains(&it.0.as_str())).collect();
     assert_eq!(of_udp.len(), 2 * 3 * 6);
     for (figure, _, series, x, y) in of_udp {
-        assert_near(y, values::maharjan2012_response_us(&series, x as u32) * 1e3, &format!("{figure} {series} {x}"));
+        assert_near(*y, values::maharjan2012_response_us(series, *x as u32) * 1e3, &format!("{figure} {series} {x}"));
     }
-    let replies: Vec<_> = points(&all).into_iter().filter(|it| it.0 == "5.1").collect();
+    let replies: Vec<_> = shown.iter().filter(|it| it.0 == "5.1").collect();
     assert_eq!(replies.len(), 3 * example.len());
     replies.iter().for_each(|it| assert_near(it.4, example[&(it.3 as u32)], &format!("{it:?}")));
 
-    let all = Published::of("voras2009").beside();
-    for (figure, _, series, x, y) in points(&all) {
+    for (figure, _, series, x, y) in points(whole("voras2009")) {
         let models = [("sped", 110e3), ("seda", 110e3), ("amped", 230e3), ("seda-s", 290e3), ("symped", 450e3)];
         let expected = match (figure.as_str(), models.iter().find(|(name, _)| *name == series)) {
             ("6", _) => values::transactions_per_s(&format!("symped:{x}/epoll"), 40).unwrap(),
@@ -166,34 +192,31 @@ fn figures_show_published_values_in_their_places() {
         assert_near(y, expected, &format!("figure {figure}, {series}, {x}"));
     }
 
-    let all = Published::of("hermes2025").beside();
-    let mut points_of = BTreeMap::<String, usize>::new();
-    for (figure, panel, series, x, y) in points(&all) {
-        let printed = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| *name == series).unwrap().1;
-        let expected = match (figure.as_str(), panel.starts_with("case 1") && x == 4_000.0) {
+    let shown = points(whole("hermes2025"));
+    let mut points_of = BTreeMap::<&str, usize>::new();
+    for (figure, panel, series, x, y) in &shown {
+        let printed = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| name == series).unwrap().1;
+        let expected = match (figure.as_str(), panel.starts_with("case 1") && *x == 4_000.0) {
             ("1", _) => printed(&hermes2025::CONNECTIONS_IN_PRODUCTION),
             ("2", _) => printed(&hermes2025::CPU_IN_PRODUCTION),
             ("3", true) => printed(&hermes2025::MEAN_MS) * 1e6,
             ("5", _) => [0.001, 0.05][usize::from(series == "reuseport")],
-            ("7", _) if series == "hermes" => hermes2025::OVERHEAD[usize::from(x == 4_000.0)].1,
-            _ => y,
+            ("7", _) if series == "hermes" => hermes2025::OVERHEAD[usize::from(*x == 4_000.0)].1,
+            _ => *y,
         };
-        assert_near(y, expected, &format!("figure {figure}, {panel}, {series}, {x}"));
+        assert_near(*y, expected, &format!("figure {figure}, {panel}, {series}, {x}"));
         *points_of.entry(figure).or_default() += 1;
     }
-    let expected = [("1", 6), ("2", 6), ("3", 27), ("4", 27), ("5", 6), ("6", 18), ("7", 9)];
-    assert_eq!(points_of, expected.map(|(figure, count)| (figure.to_owned(), count)).into());
+    assert_eq!(points_of, [("1", 6), ("2", 6), ("3", 27), ("4", 27), ("5", 6), ("6", 18), ("7", 9)].into());
 
-    let all = Published::of("welsh2001").beside();
-    let graphs = points(&all);
+    let graphs = points(whole("welsh2001"));
     for (figure, _, series, x, y) in &graphs {
         let (connections, idle) = if figure == "3" { (1, *x as u32) } else { (*x as u32, 0) };
         let expected = values::megabits_per_s(series, connections, idle).unwrap();
         assert_near(*y, expected, &format!("graph {figure}, {series}, {x}"));
     }
     for printed in [(100.0, 161.0), (10_000.0, 101.0)] {
-        let is_printed =
-            |it: &&(String, String, String, f64, f64)| it.0 == "2" && it.2 == "epoll-buffered" && it.3 == printed.0;
+        let is_printed = |it: &&Shown| it.0 == "2" && it.2 == "epoll-buffered" && it.3 == printed.0;
         assert_near(graphs.iter().find(is_printed).unwrap().4, printed.1, "graph 2");
     }
     let last_of_mt = graphs.iter().filter(|it| it.0 == "1" && it.2 == "mt").map(|it| it.3).fold(0.0, f64::max);
@@ -202,7 +225,7 @@ fn figures_show_published_values_in_their_places() {
 
 #[test]
 fn tables_show_published_values_in_their_places() {
-    let all = Published::of("kawai2006").beside();
+    let all = whole("kawai2006");
     let mut compared = 0;
     for (number, grid) in all.grids() {
         for pair in grid.rows.windows(2).filter(|pair| pair[1].lead.last().is_some_and(|whose| whose == "paper")) {
@@ -221,8 +244,7 @@ fn tables_show_published_values_in_their_places() {
     let median = grid.rows.iter().position(|row| row.lead == ["50 %", "here"]).unwrap();
     assert_eq!(grid.rows[median].cells, grid.rows[median + 1].cells, "medians of Figure 2");
 
-    let all = Published::of("maharjan2012").beside();
-    let grids = all.grids();
+    let grids = whole("maharjan2012").grids();
     let [("4.9", grid)] = grids.as_slice() else { panic!("{grids:?}") };
     assert_eq!((grid.lead.len() - 1 + grid.columns.len(), grid.rows.len()), (10, 8 * 4));
     for rows in grid.rows.chunks(4) {
@@ -347,20 +369,19 @@ fn claims_change_at_their_thresholds() {
 fn check_thresholds(paper: &Paper) {
     /// The step below and above a threshold.
     const STEP: f64 = 1.03;
-    let mut made = Published::of(paper.name);
     let of_paper = thresholds().into_iter().filter(|it| it.paper == paper.name);
     for (at, Threshold { claim, factor, of, .. }) in of_paper.enumerate() {
         let step = if factor > 1.0 { STEP } else { 1.0 / STEP };
+        let mut made = Published::of(paper.name);
         let mut outcome = |expected: Outcome, factor: Factor<'_>| {
             made.scale(of, factor);
             let found = made.check(claim, &|trial| if of(trial) { factor(trial) } else { 1.0 });
             assert_eq!(found.outcome, expected, "{} {at}: {found:#?}", paper.name);
         };
+        // `every_claim_holds_on_published_values` checks the values without a factor.
         outcome(Outcome::HoldsHere, &|_| factor / step);
         outcome(Outcome::DoesNotHoldHere, &|_| factor * step);
         outcome(Outcome::Inconclusive, &|trial| factor * [0.96, 1.0, 1.04][trial.repeat as usize]);
-        // `every_claim_holds_on_published_values` checks the values without a factor.
-        made.scale(of, &|_| 1.0);
     }
 }
 
@@ -489,8 +510,7 @@ fn trials_unlike_the_papers_do_not_count() {
         let is_http = |run: &Run| name != "maharjan2012" || run.header.experiment != "maharjan2012-udp";
         runs.retain(is_http);
         for run in &mut runs {
-            let trials = run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial));
-            trials.for_each(change);
+            trials_mut(run).for_each(change);
         }
         let mut sends: Vec<_> = runs.iter().map(|_| |_| Ok(Vec::new())).collect();
         let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();

@@ -2,8 +2,10 @@
 //! the values here have it; their comments say so.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
+use std::sync::{LazyLock, Mutex};
 
-use harness::model::{Trial, Workload};
+use harness::model::{Trial, VerdictKind, Workload};
 use load::config::Schedule;
 use stats::Histogram;
 use testkit::{Sessions, Threads, Values};
@@ -29,20 +31,29 @@ pub fn of(paper: &str, trial: &Trial) -> Option<Values> {
 }
 
 fn rate(rate_per_s: f64) -> Values {
-    Values { rate_per_s, ..Values::default() }
+    static DEFAULT: LazyLock<Values> = LazyLock::new(Values::default);
+    Values { rate_per_s, ..DEFAULT.clone() }
+}
+
+/// Returns a histogram of times in nanoseconds, each with its count. Equal histograms share their memory, of which each takes a
+/// quarter of a megabyte.
+fn histogram(counts: &[(u64, usize)]) -> Histogram {
+    static MADE: Mutex<BTreeMap<Vec<(u64, usize)>, Histogram>> = Mutex::new(BTreeMap::new());
+    let make = || counts.iter().flat_map(|&(ns, count)| repeat_n(ns, count)).collect();
+    MADE.lock().unwrap().entry(counts.to_vec()).or_insert_with(make).clone()
 }
 
 fn constant(us: f64) -> Histogram {
-    [(us * 1e3).round() as u64].into_iter().collect()
+    histogram(&[((us * 1e3).round() as u64, 1)])
 }
 
 /// Returns a histogram with this mean, median and standard deviation: two fifths below the median, two fifths above it.
-fn histogram(mean_ns: f64, median_ns: f64, stddev_ns: f64) -> Histogram {
+fn spread(mean_ns: f64, median_ns: f64, stddev_ns: f64) -> Histogram {
     let gap = (mean_ns - median_ns) / 0.4;
     let squares = (stddev_ns.powi(2) + (mean_ns - median_ns).powi(2)) / 0.4;
     let below = ((2.0 * squares - gap.powi(2)).sqrt() - gap) / 2.0;
-    let values = [median_ns - below, median_ns, median_ns + below + gap].map(|ns| ns.round() as u64);
-    values.into_iter().zip([400, 200, 400]).flat_map(|(ns, count)| std::iter::repeat_n(ns, count)).collect()
+    let counts = [(median_ns - below, 400), (median_ns, 200), (median_ns + below + gap, 400)];
+    histogram(&counts.map(|(ns, count)| (ns.round() as u64, count)))
 }
 
 /// The service time in section 5.2 of kawai2008. The text prints the means of mp, mt and epoll, and the range of those of select
@@ -66,17 +77,16 @@ fn kawai2008(name: &str, workload: &Workload) -> Option<Values> {
         // Appendix A.1: the last of five responses waits 328 µs.
         let waits =
             if workload.schedule == Schedule::ConstantTogether { [0.0, 82.0, 164.0, 246.0, 328.0] } else { [0.0; 5] };
-        let service = waits.map(|us| ((500.0 + us) * 1e3) as u64).into_iter().collect();
+        let service = histogram(&waits.map(|us| (((500.0 + us) * 1e3) as u64, 1)));
         return Some(Values { service, ..rate(rate_per_s) });
     }
     let is_saturated = response_bytes > 1 && rate_per_s == 8_000.0;
     let service = constant(kawai2008_service_us(name, response_bytes, workload.connections, rate_per_s));
-    // Section 5.3: most sends within 10 µs, some up to 20 µs.
-    let send_delay = [(10_000, 98), (20_000, 2)].into_iter();
     Some(Values {
-        verdict: if is_saturated { harness::model::VerdictKind::Saturated } else { harness::model::VerdictKind::Valid },
+        verdict: if is_saturated { VerdictKind::Saturated } else { VerdictKind::Valid },
         service,
-        send_delay: send_delay.flat_map(|(ns, count)| std::iter::repeat_n(ns, count)).collect(),
+        // Section 5.3: most sends within 10 µs, some up to 20 µs.
+        send_delay: histogram(&[(10_000, 98), (20_000, 2)]),
         ..rate(rate_per_s)
     })
 }
@@ -84,16 +94,21 @@ fn kawai2008(name: &str, workload: &Workload) -> Option<Values> {
 /// Tables 3 and 4.
 fn kawai2006(name: &str, workload: &Workload) -> Option<Values> {
     let [mean_ms, median_ms, stddev_ms] = published_times(name, workload)?;
-    Some(Values { service: histogram(mean_ms * 1e6, median_ms * 1e6, stddev_ms * 1e6), ..rate(workload.rate_per_s?) })
+    Some(Values { service: spread(mean_ms * 1e6, median_ms * 1e6, stddev_ms * 1e6), ..rate(workload.rate_per_s?) })
 }
 
 /// The sends of Table 5 in the trials on all 10 000 connections at the highest rate, and even sends in all others. `factor` scales
 /// the deviations. Each of five clients has a fifth of the rate and a phase of its own.
 pub fn kawai2006_sends(trial: &Trial, factor: f64) -> Vec<Vec<i64>> {
     const SENDS: usize = 20_000;
-    let (workload, column) = (&trial.workload, published_send_deviation(&trial.architecture.to_string()));
+    const EVEN_SENDS: usize = 200;
+    let workload = &trial.workload;
     let is_worst = (workload.connections, workload.active, workload.rate_per_s) == (10_000, 1.0, Some(2_000.0));
-    let deviations_us = if is_worst { deviations_us(column, SENDS) } else { vec![0.0; 1_000] };
+    let deviations_us = if is_worst {
+        deviations_us(published_send_deviation(&trial.architecture.to_string()), SENDS)
+    } else {
+        vec![0.0; EVEN_SENDS]
+    };
     let interval_ns = 5e9 / workload.rate_per_s.expect("kawai2006 has open loops only");
     let sends = |client: usize| {
         let begin_ns = client as f64 * interval_ns / 5.0 + 1e3 * client as f64;

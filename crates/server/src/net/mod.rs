@@ -72,7 +72,7 @@ pub struct ServerContext<'a> {
     pub threads: Option<Threads>,
     pub cpus: &'a StageCpus,
     pub connections_max: usize,
-    /// The options. The read budget is at most a packet of a stream by packets, and `busy_poll` is that of waits.
+    /// The options. With a stream by packets, the read budget is at most one packet. `busy_poll` applies to waits.
     pub options: Options,
     /// Busy polling by receives, in architectures whose waits cannot poll.
     pub socket_poll: Option<BusyPoll>,

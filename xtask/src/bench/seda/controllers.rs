@@ -7,7 +7,8 @@ use load::LoadReport;
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
 use wire::ServiceSpec;
 
-use crate::bench::process::{Server, config};
+use crate::bench::loads::config;
+use crate::bench::process::Server;
 use crate::bench::spread::{Spread, rounds};
 
 const SHARES: [f64; 3] = [0.7, 1.0, 1.5];

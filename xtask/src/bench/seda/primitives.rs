@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-use anyhow::Context;
-
-use super::super::process::{CLIENT_CPU, SERVER_CPU};
-use super::super::spread::{Spread, rounds};
+use crate::bench::process::{CLIENT_CPU, SERVER_CPU};
+use crate::bench::spread::{Spread, rounds};
+use crate::child::pin;
 
 const TURNS: u32 = 20_000;
 
@@ -23,10 +22,9 @@ pub(super) struct Primitives {
 
 impl Primitives {
     pub(super) fn measure(count: usize) -> anyhow::Result<Self> {
-        let cpu: usize = SERVER_CPU.parse()?;
-        let [syscall, switch, remote, line] = rounds(count, || {
-            Ok([syscall_us(), switch_us([cpu; 2])?, switch_us([cpu, CLIENT_CPU])?, line_us([cpu, CLIENT_CPU])?])
-        })?;
+        let [same, both] = [[SERVER_CPU; 2], [SERVER_CPU, CLIENT_CPU]];
+        let [syscall, switch, remote, line] =
+            rounds(count, || Ok([syscall_us(), switch_us(same)?, switch_us(both)?, line_us(both)?]))?;
         Ok(Self { syscall, switch, remote, line })
     }
 
@@ -63,21 +61,18 @@ fn take_turns_us(cpus: [usize; 2], turn: impl Fn(u32) + Sync) -> anyhow::Result<
     let started = Instant::now();
     std::thread::scope(|scope| {
         let run = |number: usize| {
-            let mut cpu = rustix::thread::CpuSet::new();
-            cpu.set(cpus[number]);
-            rustix::thread::sched_setaffinity(None, &cpu)?;
+            pin(&[cpus[number]])?;
             turn(number as u32);
-            Ok::<(), rustix::io::Errno>(())
+            anyhow::Ok(())
         };
         let threads = [0, 1].map(|number| scope.spawn(move || run(number)));
         threads.into_iter().try_for_each(|thread| thread.join().expect("nobody panics"))
-    })
-    .context("cannot run on the CPUs of server and client")?;
+    })?;
     Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(TURNS))
 }
 
 /// Returns the time of a hand-off with `Mutex` and `Condvar`, like that between stages.
-pub(in super::super) fn switch_us(cpus: [usize; 2]) -> anyhow::Result<f64> {
+pub(in crate::bench) fn switch_us(cpus: [usize; 2]) -> anyhow::Result<f64> {
     let (turn, changed) = (Mutex::new(0), Condvar::new());
     take_turns_us(cpus, |odd| {
         loop {

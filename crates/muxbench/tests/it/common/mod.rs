@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use harness::model::Run;
+use harness::store::Store;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use server::Architecture;
@@ -31,6 +33,22 @@ pub fn muxbench() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muxbench"));
     command.env("COLUMNS", "160");
     command
+}
+
+/// Returns the output of a process as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Returns the JSON that a process has printed.
+pub fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+/// Stores a run in `folder`.
+pub fn store(folder: &Path, run: &Run) {
+    let store = Store::create(folder, &run.header).unwrap();
+    run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
 /// `muxbench load` with a folder for its results.
@@ -372,8 +390,10 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
 
 /// Runs `load` for a second with 10 connections and more flags. Fails unless all requests succeed.
 pub fn load_without_errors(flags: &[&str]) {
-    let common = "--connections 10 --measure 1s --cool-down 60s --json";
-    let output = load().args(flags).args(common.split_whitespace()).output().unwrap();
+    // A client at full speed would take CPU time from other tests.
+    let pause = if flags.contains(&"closed") { ["--think", "10ms"] } else { ["--pacing", "sleep-spin"] };
+    let common = "--connections 10 --ramp 0 --warm-up 0 --measure 1s --cool-down 60s --json";
+    let output = load().args(flags).args(pause).args(common.split_whitespace()).output().unwrap();
     let printed: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{flags:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
     let report = &printed["report"];
@@ -414,17 +434,13 @@ pub fn sampled_trials(run: &Path) -> usize {
     entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "parquet")).count()
 }
 
-/// The children of a process, from /proc.
+/// The children of a process, from the lists of its threads. If a child ends meanwhile, others may be missing.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
-    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|process| {
-            let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-            status.lines().any(|line| line == format!("PPid:\t{}", pid.as_raw_pid()))
-        })
-        .filter_map(Pid::from_raw)
-        .collect()
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    // Each number in a list has a space after it.
+    let all: String = lists.collect();
+    all.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
 }
 
 /// The descendants of a process.
@@ -471,14 +487,7 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
         let lines = parts.lines().filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
         lines.filter_map(kib).sum::<u64>() << 10
     };
-    // This list of children is faster to read than all of /proc, but a child that has just started may be missing.
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let children: Vec<Pid> = children
-        .flat_map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<i32>>())
-        .filter_map(Pid::from_raw)
-        .collect();
-    children.into_iter().chain([pid]).map(bytes_of).sum()
+    children_of(pid).into_iter().chain([pid]).map(bytes_of).sum()
 }
 
 /// The number of open descriptors of a process and its descendants.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::cases::{Cases, case};
 use crate::common::{
     Serve, TIMEOUT, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command,
-    skipped,
+    skipped, text,
 };
 use harness::exec::event::{RunEnd, RunEvent};
 use harness::exec::launch::Muxbench;
@@ -32,10 +32,6 @@ use serde_json::Value;
 /// The workload and the phases of a short trial, as TOML.
 const QUICK: &str =
     "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nhold = \"50ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"";
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// All output of a command, which must exit with one of `codes`.
 fn printed(output: &Output, codes: &[i32]) -> String {
@@ -184,17 +180,16 @@ fn install_dying_program(folder: &Path, word: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// Tests the phases in three parallel threads, because each test mostly waits.
+/// Tests the phases in parallel threads, because each test mostly waits.
 fn kill_in_each_phase(word: &str, transport: &str) {
     // Write no core dumps.
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
     let every = std::env::var_os("MUXBENCH_EVERY").is_some();
-    let is_chosen = move |phase: &&str| every || ["start", "connect", "measure"].contains(phase);
+    let further: &[&str] = if every { &["ramp", "warm-up", "cool-down"] } else { &[] };
     std::thread::scope(|scope| {
-        for phases in [["start", "connect"], ["ramp", "warm-up"], ["measure", "cool-down"]] {
-            let phases = phases.into_iter().filter(is_chosen);
-            scope.spawn(move || phases.for_each(|phase| kill_in_phase(phase, word, transport)));
+        for &phase in ["start", "connect", "measure"].iter().chain(further) {
+            scope.spawn(move || kill_in_phase(phase, word, transport));
         }
     });
 }
@@ -391,8 +386,7 @@ fn full_disk_ends_run_and_resume_finishes_it() {
 /// Stores a finished run in a folder, and returns the run.
 fn store_fixture(folder: &Path) -> Run {
     let run = testkit::run();
-    let store = Store::create(folder, &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
+    crate::common::store(folder, &run);
     run
 }
 
@@ -457,7 +451,8 @@ fn write_error_on_stderr_does_not_end_run() {
         command.args(arguments.split_whitespace()).current_dir(folder.path()).stderr(full());
         printed(&command.output().unwrap(), codes)
     };
-    let quick = "compare --arch epoll --connections 4 --rate 100 --ramp 0 --warm-up 50ms --measure 200ms --repeats 2 --output run";
+    let quick = "compare --arch epoll --connections 4 --rate 100 --ramp 0 --warm-up 50ms --measure 200ms --repeats 2 \
+                 --pacing sleep-spin --output run";
     run_with_full_stderr(quick, &[0, 3]);
     assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 2);
     // The warning is lost, but the report is printed; an error keeps its exit code.

@@ -117,14 +117,11 @@ fn wall_clock_step_changes_no_measurement() {
     let mut compiler = compiler.spawn().expect("a C compiler is installed; README.md requires one");
     compiler.stdin.take().unwrap().write_all(JUMPING.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
-    for schedule in ["slot-random", "closed"] {
+    for (schedule, more) in [("slot-random", "--rate 200 --pacing sleep-spin"), ("closed", "--think 5ms")] {
         let flags = "compare --arch epoll,mp --connections 5 --repeats 1 --ramp 100ms --warm-up 100ms --measure 500ms \
-                     --cool-down 60s --timeout 60s --quiet --schedule";
+                     --cool-down 60s --timeout 60s --quiet";
         let mut command = muxbench();
-        command.args(flags.split_whitespace()).arg(schedule);
-        if schedule != "closed" {
-            command.args(["--rate", "200"]);
-        }
+        command.args(flags.split_whitespace()).args(["--schedule", schedule]).args(more.split(' '));
         let output = command.args(["--output", schedule]).current_dir(folder.path()).env("LD_PRELOAD", &library);
         printed(&output.output().unwrap(), &[0, 3]);
         let run = store::read(&folder.path().join(schedule)).unwrap();

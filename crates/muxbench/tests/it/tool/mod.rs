@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::cases::{Cases, case};
-use crate::common::{ROOT, Serve, descendants, eventually, is_alive, muxbench, prepared, sampled_trials};
-use harness::store::Store;
+use crate::common::{
+    ROOT, Serve, descendants, eventually, is_alive, json, muxbench, prepared, sampled_trials, store, text,
+};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use server::registry::{BUFFERED, MECHANISMS};
@@ -46,10 +47,6 @@ const SMALL: &[&str] = &[
     "sleep-spin",
 ];
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Runs muxbench in `folder`. Panics with all output unless the exit code is `code`.
 fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
@@ -64,10 +61,6 @@ fn measure(folder: &Path, arguments: &[&str]) -> Output {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?}\n{out}\n{err}");
     output
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
 /// Stores a run of an experiment of `reproduce` in `folder`. Every trial of the run has failed.
@@ -203,9 +196,12 @@ fn flags_set_locality_and_schedules() {
 
 fn calibrate_recovers_hold_times() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
+    // A client that spins would take CPU time from other tests.
+    let common = ["calibrate", "--hold", "300ms", "--rate", "100", "--pacing", "sleep-spin"];
+    let arguments =
+        [&common[..], &["--rounds", "2", "--measure", "400ms", "--law", "fixed,uniform", "--json"]].concat();
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
-        let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
+        let calibrate = || json(&run(folder.path(), &[&arguments[..], more].concat(), 0));
         let ns = |value: &Value| value.as_f64().unwrap();
         // If the client assigned responses to wrong requests, the quartiles of the error would shift by at least a quarter of
         // the mean hold in each calibration. Other load on the CPUs shifts them only occasionally.
@@ -219,15 +215,15 @@ fn calibrate_recovers_hold_times() {
         assert_eq!(conditions.len(), 3);
         assert_eq!(conditions[0]["client"]["bias_ns"]["value"], 0.0, "the null server has no bias against itself");
         for condition in &conditions[1..] {
-            assert_eq!(condition["count"], 150, "two rounds of 75 requests");
+            assert_eq!(condition["count"], 80, "two rounds of 40 requests");
             // A busy machine only lengthens holds and measured times.
             assert!(ns(&condition["held_p50_ns"]) > 225e6, "{condition}");
             assert!(ns(&condition["service_p50_ns"]) >= ns(&condition["held_p50_ns"]), "{condition}");
             assert_eq!(condition["kernel"].is_object(), more.contains(&"kernel"));
         }
     }
-    let brief = ["calibrate", "--rounds", "1", "--measure", "100ms", "--hold", "300ms", "--law", "uniform"];
-    let table = text(&run(folder.path(), &[&brief[..], &["--rate", "100"]].concat(), 0).stdout);
+    let brief = ["--rounds", "1", "--measure", "100ms", "--law", "uniform"];
+    let table = text(&run(folder.path(), &[&common[..], &brief].concat(), 0).stdout);
     assert!(table.contains("bias µs") && table.contains("300 ms uniform"), "{table}");
     let shared = run(folder.path(), &["calibrate", "--server-cpus", "0", "--client-cpus", "0"], 1);
     assert!(text(&shared.stderr).contains("give each side CPUs of its own"));
@@ -278,10 +274,7 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
     let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
     assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
-    let stored = testkit::run();
-    let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
-    stored.records.iter().for_each(|record| store.commit(record).unwrap());
-    drop(store);
+    store(&folder.path().join("small"), &testkit::run());
     let from_run = needs(&["--from", "small", "--measure"]);
     let epoll = from_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
     assert!(epoll["origin"].as_str().unwrap().starts_with("small, with "), "{epoll}");
@@ -321,13 +314,11 @@ fn idle_counts_connections_that_are_alive_at_the_end() {
     assert!(error.contains("no connections to hold"), "{error}");
 }
 
-/// Flags of a comparison of closed loops, whose clients take all CPU time that they get.
+/// Flags of a comparison of closed loops. Without think time, their clients take all CPU time that they get.
 const CLOSED: &[&str] = &[
     "compare",
     "--schedule",
     "closed",
-    "--connections",
-    "10,20",
     "--ramp",
     "50ms",
     "--warm-up",
@@ -371,9 +362,9 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
 
 fn closed_loops_are_compared_by_transactions() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
-    let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
-    for words in ["closed loop, 20 connections, think 1ms, 1B -> 100B", "trans/s", "against connections", "client CPU"]
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "5ms"];
+    let out = text(&measure(folder.path(), &[CLOSED, &flags, &["--connections", "10,20"]].concat()).stdout);
+    for words in ["closed loop, 20 connections, think 5ms, 1B -> 100B", "trans/s", "against connections", "client CPU"]
     {
         assert!(out.contains(words), "{words}: {out}");
     }
@@ -382,12 +373,12 @@ fn closed_loops_are_compared_by_transactions() {
 
 fn closed_loops_of_kv_are_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
-    let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
+    let flags = ["--arch", "epoll,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
+    let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2", "--connections", "10"];
     let out = text(&measure(folder.path(), &[CLOSED, &flags, &more].concat()).stdout);
     let title = "closed loop, 10 connections, think 0, kv, 75 % get of 500 records of 10B..2KiB, keys by zipf:0.99";
     assert!(out.contains(title), "{out}");
-    assert_closed(folder.path(), 8);
+    assert_closed(folder.path(), 2);
     let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
     assert!(csv.contains(",closed,0,kv,500,10,2048,0.75,zipf:0.99,"), "{csv}");
     let experiment = [CLOSED, &flags, &more, &["--print-experiment"]].concat();
@@ -403,7 +394,7 @@ fn serve_and_load_work_without_a_runner() {
     let samples = folder.path().join("samples.parquet");
     let output = crate::common::load()
         .args(["--target", &serve.address.to_string(), "--connections", "20", "--rate", "500", "--ramp", "50ms"])
-        .args(["--warm-up", "50ms", "--measure", "400ms", "--cool-down", "5s", "--samples"])
+        .args(["--warm-up", "50ms", "--measure", "400ms", "--cool-down", "5s", "--pacing", "sleep-spin", "--samples"])
         .arg(&samples)
         .output()
         .unwrap();

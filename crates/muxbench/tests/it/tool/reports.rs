@@ -133,9 +133,7 @@ fn send_deviation_is_computed_from_stored_samples() {
     let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
     assert_eq!(csv.lines().count(), 5);
 
-    let interleaved = testkit::interleaved_run();
-    let store = Store::create(&folder.path().join("interleaved"), &interleaved.header).unwrap();
-    interleaved.records.iter().for_each(|record| store.commit(record).unwrap());
+    store(&folder.path().join("interleaved"), &testkit::interleaved_run());
     let error = text(&run(folder.path(), &["report", "interleaved", "--send-deviation"], 1).stderr);
     assert!(error.contains("pause while other servers") && error.contains("--interleave never"), "{error}");
 
@@ -239,9 +237,7 @@ fn public_tools_read_samples_and_histograms() {
 fn single_figure_runs_only_its_experiments() {
     let folder = tempfile::tempdir().unwrap();
     let stored = testkit::run_of_experiment("kawai2008-minimised");
-    let store = Store::create(&folder.path().join("here/kawai2008-minimised"), &stored.header).unwrap();
-    stored.records.iter().for_each(|record| store.commit(record).unwrap());
-    drop(store);
+    store(&folder.path().join("here/kawai2008-minimised"), &stored);
     let reproduce = ["reproduce", "kawai2008", "--figure", "8", "--output", "here", "--quiet"];
     let printed = text(&run(folder.path(), &reproduce, 0).stdout);
     assert!(printed.contains("Figure 8. ") && printed.contains("Page: here/kawai2008-figure-8.html"), "{printed}");
@@ -344,8 +340,7 @@ fn every_table_prints_as_markdown() {
         ("capacity", testkit::capacity_run()),
         ("streams", testkit::bandwidth_run()),
     ] {
-        let store = Store::create(&folder.path().join(name), &run.header).unwrap();
-        run.records.iter().for_each(|record| store.commit(record).unwrap());
+        store(&folder.path().join(name), &run);
     }
     for (arguments, least) in [
         ("list", 7),
@@ -362,8 +357,10 @@ fn every_table_prints_as_markdown() {
         let words: Vec<&str> = arguments.split(' ').chain(["--markdown"]).collect();
         let markdown = text(&run(folder.path(), &words, 0).stdout);
         assert!(tables(&markdown) >= least, "{arguments}: {markdown}");
-        let both: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
-        assert!(text(&run(folder.path(), &both, 2).stderr).contains("cannot be used with"), "{arguments}");
+    }
+    for command in ["list", "plan smoke", "report whole"] {
+        let words: Vec<&str> = command.split(' ').chain(["--markdown", "--json"]).collect();
+        assert!(text(&run(folder.path(), &words, 2).stderr).contains("cannot be used with"), "{command}");
     }
     let pasted =
         text(&measure(folder.path(), &[SMALL, &["--markdown", "--quiet", "--output", "pasted"]].concat()).stdout);
@@ -372,9 +369,7 @@ fn every_table_prints_as_markdown() {
 
 fn reports_without_a_terminal_have_80_columns() {
     let folder = tempfile::tempdir().unwrap();
-    let run = testkit::run();
-    let store = Store::create(&folder.path().join("whole"), &run.header).unwrap();
-    run.records.iter().for_each(|record| store.commit(record).unwrap());
+    store(&folder.path().join("whole"), &testkit::run());
     let report = |variables: &[(&str, &str)], flags: &[&str]| {
         let mut command = muxbench();
         for name in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE"] {

@@ -1,0 +1,65 @@
+//! Loads of benches, and their runs in this process.
+
+use std::net::SocketAddr;
+
+use anyhow::{bail, ensure};
+use load::config::{LoadConfig, Phases, Schedule};
+use load::{Event, LoadReport};
+use wire::ServiceSpec;
+
+use super::process::{CLIENT_CPU, CONNECTIONS, Sizes};
+
+/// An open loop at 8 000 requests per second.
+pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
+    LoadConfig {
+        connections: CONNECTIONS,
+        rate_per_s: Some(8_000.0),
+        phases: Phases {
+            ramp_ns: 500_000_000,
+            warm_up_ns: 500_000_000,
+            measure_ns: 4_000_000_000,
+            cool_down_ns: 1_000_000_000,
+        },
+        cpus: vec![CLIENT_CPU],
+        ..LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes })
+    }
+}
+
+/// A closed loop, which measures a server's highest rate.
+pub fn closed_config(target: SocketAddr, sizes: Sizes) -> LoadConfig {
+    let phases = Phases { ramp_ns: 300_000_000, warm_up_ns: 0, measure_ns: 1_200_000_000, cool_down_ns: 1_000_000_000 };
+    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, sizes) }
+}
+
+/// Runs a load; returns an error if a request fails.
+pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
+    follow(config, &mut |_| ())
+}
+
+fn follow(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<LoadReport> {
+    let report = load::run(config, on_event)?.report;
+    ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
+    Ok(report)
+}
+
+/// Like [`load_report`]. Also returns the first and the last progress report in the window: the time in nanoseconds, the number
+/// of completed requests, and the value that `read` returned at that moment.
+pub fn load_read<T: Copy>(
+    config: &LoadConfig,
+    read: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<(LoadReport, [(u64, u64, T); 2])> {
+    let mut readings = Vec::new();
+    let report = follow(config, &mut |event| {
+        if let Event::Progress { phase, elapsed_ns, completed, .. } = event
+            && phase == "measure"
+            && let Ok(value) = read()
+        {
+            readings.truncate(1);
+            readings.push((elapsed_ns, completed, value));
+        }
+    })?;
+    let &[first, last] = readings.as_slice() else {
+        bail!("the client reported progress fewer than two times in the window")
+    };
+    Ok((report, [first, last]))
+}
