@@ -118,7 +118,6 @@ fn brief_example(name: &str) -> Experiment {
     let mut experiment = Experiment::parse(&file, &path).unwrap().quick();
     experiment.architectures.0.retain(|it| it.ours().is_none());
     experiment.workload.connections.0.truncate(1);
-    experiment.phases.ramp = Time(0);
     // A client at full speed would take CPU time from other tests.
     if experiment.workload.schedule.0.contains(&Schedule::Closed) {
         experiment.phases.warm_up = Time(100_000_000);
