@@ -192,8 +192,8 @@ console.log(`${printed} sheets of paper`);
 check(!sheets || printed <= sheets, `the page prints to ${printed} sheets of paper`);
 await paper.context().close();
 
-// The page fits each screen, shows every verdict and is accessible, in both colour schemes. By default, not each width has each
-// scheme. All pages share their style, so only the page of a run has the third width.
+// The page fits each screen, shows every verdict and is accessible, in both colour schemes. By default each width has one scheme.
+// All pages share their style, so by default only the page of a run has the third width.
 const views = [1280, 390, 1920].flatMap((width) => ["light", "dark"].map((colorScheme) => ({ width, colorScheme })));
 const few = [views[0], views[3], views[4]].slice(0, kind === "run" ? 3 : 2);
 const view = await open(light);

@@ -76,8 +76,8 @@ fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> 
     answer(command.args(flags), &[0, 1, 2])
 }
 
-/// Runs equal gates, and prints the sentence of each. Returns the number of the slower builds, that of builds that are not slower,
-/// and the times of the gates in seconds.
+/// Runs a gate `count` times, and prints each outcome. Returns how many builds are slower, how many are not slower, and the times
+/// of the gates in seconds.
 fn gates(binary: &Path, added_ns: u64, flags: &[&str], count: usize) -> anyhow::Result<(usize, usize, Spread)> {
     let (mut slower, mut not_slower, mut times_s) = (0, 0, Vec::new());
     for _ in 0..count {

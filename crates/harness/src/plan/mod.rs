@@ -41,8 +41,8 @@ use servers::ServerFacts;
 const OVERHEAD_NS: u64 = 200_000_000;
 /// The time to measure a lab's network, in nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
-/// The time to establish, verify and close a connection, in nanoseconds: the mean of the default servers. One with a process for
-/// each connection takes longer.
+/// The time to establish, verify and close a connection, in nanoseconds: the mean of the default servers. A server with a process
+/// for each connection takes longer.
 const CONNECT_NS: u64 = 200_000;
 /// The longest time to store one `kv` record before the ramp, in nanoseconds: that of a staged server.
 const STORE_NS: u64 = 5_000;

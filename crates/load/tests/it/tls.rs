@@ -152,12 +152,13 @@ fn lasting_connections_post_over_tls() {
 
 #[test]
 fn short_lived_connections_resume_sessions_unless_forbidden() {
+    const MEASURE_NS_MAX: u64 = 30_000_000_000;
     let target = server(&[&TLS13], End::Chunked);
     for never_resumes in [false, true] {
         let tls = TlsConfig { never_resumes, ..trusting(CERTIFICATE) };
         for config in [closed(config(target, 7, tls.clone())), config(target, 7, tls)] {
             let mut config = LoadConfig { requests_per_connection: Some(2), ..config };
-            // On a busy machine the window may end before any connection has a successor.
+            // On a busy machine the window may end before any connection has a successor. Then try a longer window.
             let (full, resumed) = loop {
                 let (completed, tls) = run(&config);
                 let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
@@ -165,6 +166,7 @@ fn short_lived_connections_resume_sessions_unless_forbidden() {
                 if full + resumed > config.connections.into() {
                     break (full, resumed);
                 }
+                assert!(config.phases.measure_ns < MEASURE_NS_MAX, "{full} full, {resumed} resumed");
                 config.phases.measure_ns *= 2;
             };
             assert_eq!(resumed == 0, never_resumes, "{full} full, {resumed} resumed");

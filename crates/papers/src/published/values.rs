@@ -35,8 +35,8 @@ fn rate(rate_per_s: f64) -> Values {
     Values { rate_per_s, ..DEFAULT.clone() }
 }
 
-/// Returns a histogram of times in nanoseconds, each with its count. Equal histograms share their memory, of which each takes a
-/// quarter of a megabyte.
+/// Returns a histogram of times in nanoseconds, each with its count. A histogram takes a quarter of a megabyte, so equal ones share
+/// their memory.
 fn histogram(counts: &[(u64, usize)]) -> Histogram {
     static MADE: Mutex<BTreeMap<Vec<(u64, usize)>, Histogram>> = Mutex::new(BTreeMap::new());
     let make = || counts.iter().flat_map(|&(ns, count)| repeat_n(ns, count)).collect();

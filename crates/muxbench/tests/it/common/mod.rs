@@ -434,7 +434,7 @@ pub fn sampled_trials(run: &Path) -> usize {
     entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "parquet")).count()
 }
 
-/// The children of a process, from the lists of its threads. If a child ends meanwhile, others may be missing.
+/// The children of a process, from the lists of its threads. A child that ends meanwhile may hide others.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
