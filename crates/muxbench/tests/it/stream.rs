@@ -126,8 +126,9 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     let output = muxbench()
         .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
         .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "0", "--warm-up", "100ms"])
-        // Streams at full speed would take CPU time from other tests.
-        .args(["--measure", "1s", "--simulated-work", "sleep=2ms", "--json"])
+        // Streams at full speed would take CPU time from other tests. The bandwidth leaves out the time in which the client was
+        // stalled: on a busy machine, most of a second.
+        .args(["--measure", "3s", "--simulated-work", "sleep=2ms", "--json"])
         .current_dir(&folder)
         .output()
         .unwrap();
@@ -138,10 +139,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     for row in comparisons.iter().flat_map(|comparison| comparison["rows"].as_array().unwrap()) {
         // On a busy machine the trial may be unsteady or client-limited, but no byte is lost.
         assert_ne!(row["verdict"], "failed", "{row}");
-        let stream = |figure: &str| row["stream"][figure].as_f64().unwrap();
-        assert!(stream("client_bytes_per_s") > 0.0, "{row}");
-        // The compared bandwidth leaves out the time in which the client was stalled.
-        assert!(stream("bytes_per_s") > 0.0 || row["verdict"] == "client-limited", "{row}");
+        assert!(row["stream"]["bytes_per_s"].as_f64().unwrap() > 0.0, "{row}");
         // The runner has sampled the server during the window.
         assert_eq!(row["stream"]["server_bytes_per_s_by_part"].as_array().unwrap().len(), 32, "{row}");
     }

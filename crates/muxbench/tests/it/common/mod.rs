@@ -249,7 +249,9 @@ impl Serve {
         let quiet = Duration::from_millis(if is_zero_copy { 400 } else { 20 });
         let spins = mechanism.is_some_and(|row| row.spins != Spins::Nothing);
         let server = (!spins).then(|| self.pid());
-        let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
+        let threads = || -> Vec<Thread> {
+            listed_children_of(self.pid()).into_iter().chain(server).flat_map(threads_of).collect()
+        };
         let deadline = Instant::now() + TIMEOUT;
         // After this time it suffices that all threads wait, even if some wake periodically, as those of a runtime may.
         let enough = Instant::now() + Duration::from_secs(1);
@@ -434,8 +436,24 @@ pub fn sampled_trials(run: &Path) -> usize {
     entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "parquet")).count()
 }
 
-/// The children of a process, from the lists of its threads. A child that ends meanwhile may hide others.
+/// The children of a process, from /proc. No child is missing.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let processes = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    processes.filter(|process| parent_of(*process) == Some(pid)).collect()
+}
+
+/// The parent of a process; `None` if the process has ended.
+fn parent_of(process: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program may contain spaces and parentheses. After it come the state and the parent.
+    let (_, fields) = stat.rsplit_once(')')?;
+    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
+}
+
+/// The children of a process, from the lists of its threads. This is faster than [`children_of`], for code that looks again and
+/// again: a child that starts or ends meanwhile may hide others.
+fn listed_children_of(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     // Each number in a list has a space after it.
@@ -487,7 +505,7 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
         let lines = parts.lines().filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
         lines.filter_map(kib).sum::<u64>() << 10
     };
-    children_of(pid).into_iter().chain([pid]).map(bytes_of).sum()
+    listed_children_of(pid).into_iter().chain([pid]).map(bytes_of).sum()
 }
 
 /// The number of open descriptors of a process and its descendants.

@@ -373,12 +373,12 @@ fn closed_loops_are_compared_by_transactions() {
 
 fn closed_loops_of_kv_are_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["--arch", "epoll,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
     let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2", "--connections", "10"];
     let out = text(&measure(folder.path(), &[CLOSED, &flags, &more].concat()).stdout);
     let title = "closed loop, 10 connections, think 0, kv, 75 % get of 500 records of 10B..2KiB, keys by zipf:0.99";
     assert!(out.contains(title), "{out}");
-    assert_closed(folder.path(), 2);
+    assert_closed(folder.path(), 4);
     let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
     assert!(csv.contains(",closed,0,kv,500,10,2048,0.75,zipf:0.99,"), "{csv}");
     let experiment = [CLOSED, &flags, &more, &["--print-experiment"]].concat();
