@@ -35,7 +35,7 @@ pub fn http(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     for is_head in [false, true] {
         let responses = |pieces: &[&[u8]]| {
-            let mut reader = http::client::Reader::default();
+            let mut reader = http::client::ResponseReader::default();
             // Ignore the reasons of errors, because the reader may find another error first if the cuts differ.
             let mut found = read(
                 pieces,
@@ -67,8 +67,8 @@ pub fn redis(data: &[u8]) {
 fn key_value<D: kv::client::Dialect + Default>(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     let responses = |pieces: &[&[u8]]| {
-        let mut reader = kv::client::Reader::<D>::default();
-        read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::client::Reply::Garbage)
+        let mut reader = kv::client::ReplyReader::<D>::default();
+        read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::client::KvReply::Garbage)
     };
     assert_eq!(responses(&[&whole]), responses(&cuts::cut(&whole, &lengths)));
 }

@@ -30,7 +30,7 @@ pub struct Shown {
     pub source: String,
     /// The place in the document.
     pub place: Place,
-    /// The program, `muxbench` or `xtask`.
+    /// The program. For `cargo xtask` it is `xtask`, for `cargo run` and launchers `muxbench`.
     pub program: String,
     /// The arguments of the program, without redirections.
     pub arguments: Vec<String>,
@@ -122,7 +122,7 @@ fn spans(paragraph: &str, mut use_span: impl FnMut(&str)) {
     }
 }
 
-/// Returns the programs of a shell's command line that belong to this workspace, with their arguments and output files.
+/// Returns the programs of a shell's command line, with their arguments and output files.
 fn commands(line: &str) -> Vec<(String, Vec<String>, Option<String>)> {
     let words = shlex::split(line).unwrap_or_default();
     words.split(|word| ["|", "&&", "&", ";"].contains(&&**word)).filter_map(command).collect()
@@ -133,23 +133,22 @@ fn command(words: &[String]) -> Option<(String, Vec<String>, Option<String>)> {
     let output = words.get(end + 1).filter(|_| words[end] == ">");
     let words = &words[..end];
     let start = words.iter().position(|word| !word.contains('='))?;
-    let of = |program: &str, first: usize| Some((program.to_owned(), words[first..].to_vec(), output.cloned()));
-    match &*words[start] {
-        "muxbench" => of("muxbench", start + 1),
-        "cargo" if words.get(start + 1)? == "xtask" => of("xtask", start + 2),
-        "cargo" if words.get(start + 1)? == "run" && !words.iter().any(|word| word == "-p") => {
-            of("muxbench", words.iter().position(|word| word == "--")? + 1)
-        }
-        launcher if LAUNCHERS.contains(&launcher) => {
-            of("muxbench", words.iter().position(|word| word == "muxbench")? + 1)
-        }
+    let after = |last: &str| words.iter().position(|word| word == last).map(|at| ("muxbench", at + 1));
+    let is_example = words.iter().any(|word| word == "-p");
+    let ours = match (&*words[start], words.get(start + 1).map(String::as_str)) {
+        ("cargo", Some("xtask")) => Some(("xtask", start + 2)),
+        ("cargo", Some("run")) if !is_example => after("--"),
+        (launcher, _) if LAUNCHERS.contains(&launcher) => after("muxbench"),
         _ => None,
-    }
+    };
+    let (program, first) = ours.unwrap_or((&*words[start], start + 1));
+    Some((program.to_owned(), words[first..].to_vec(), output.cloned()))
 }
 
 /// Returns whether a word may be a placeholder, such as `ADDRESS` or `FILE`.
-fn is_placeholder(word: &str) -> bool {
-    word.chars().any(|letter| letter.is_ascii_uppercase()) && !word.chars().any(|letter| letter.is_ascii_lowercase())
+pub fn is_placeholder(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_uppercase())
+        && !word.contains(|letter: char| letter.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -163,7 +162,7 @@ mod tests {
             printed\n```\n\n<!-- run -->\n\n```console\n$ cargo run --release -- compare && cargo xtask test --fast\n\
             $ cargo run -p muxbench-stats --example x\n```\n\n```text\n$ muxbench text\n```\n";
         let shown = of_text("a.md", text);
-        assert_eq!(shown[3].output.as_deref(), Some("out"));
+        assert_eq!(shown[4].output.as_deref(), Some("out"));
         let found: Vec<_> = shown
             .into_iter()
             .map(|it| (it.source, it.place, format!("{} {}", it.program, it.arguments.join(" "))))
@@ -172,9 +171,11 @@ mod tests {
             ("a.md:3", Place::Text, "muxbench list"),
             ("a.md:3", Place::Text, "muxbench report RUN --html"),
             ("a.md:5", Place::Block, "muxbench lab -- true"),
+            ("a.md:7", Place::Block, "tcpdump -i any"),
             ("a.md:7", Place::Block, "muxbench plan - --json"),
             ("a.md:14", Place::Run, "muxbench compare"),
             ("a.md:14", Place::Run, "xtask test --fast"),
+            ("a.md:15", Place::Run, "cargo run -p muxbench-stats --example x"),
         ];
         assert_eq!(found, expected.map(|(source, place, line)| (source.to_owned(), place, line.to_owned())));
     }
@@ -203,6 +204,8 @@ mod tests {
     #[test]
     fn placeholders_have_no_small_letters() {
         assert!(is_placeholder("ADDRESS") && is_placeholder("HOST:7007"));
-        assert!(!is_placeholder("2000") && !is_placeholder("results/TIME-advise") && !is_placeholder("--json"));
+        for word in ["2000", "1B", "results/TIME-advise", "--json"] {
+            assert!(!is_placeholder(word), "{word}");
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, iter};
 
 use anyhow::Context;
+use serde_json::Value;
 use xtask::root;
 
 use crate::command;
@@ -21,6 +22,9 @@ pub struct Gallery {
     #[arg(default_value = "results")]
     results: PathBuf,
 }
+
+/// The file in a section's folder that describes the host of its runs.
+const HOST: &str = "host.txt";
 
 /// A section of the gallery.
 struct Section {
@@ -146,8 +150,23 @@ impl Section {
             Source::Map => fs::write(pictures.join("map.markdown"), output)?,
             Source::Paper => retain(pictures, |_| true)?,
         }
+        // A map describes its hosts itself.
+        if !matches!(self.source, Source::Map) {
+            fs::write(pictures.join(HOST), host(run)?)?;
+        }
         Ok(())
     }
+}
+
+/// Returns the CPU and the system in a run's `run.json`. The folder of a paper has the runs of its experiments.
+fn host(run: &Path) -> anyhow::Result<String> {
+    let folders = fs::read_dir(run)?.flatten().map(|entry| entry.path());
+    let mut headers = iter::once(run.to_owned()).chain(folders).map(|folder| folder.join("run.json"));
+    let path = headers.find(|path| path.exists()).with_context(|| format!("no run.json in {}", run.display()))?;
+    let header: Value = serde_json::from_slice(&fs::read(&path)?).with_context(|| path.display().to_string())?;
+    let fact = |name: &str| header["host"][name].as_str().unwrap_or("unknown");
+    let kernel = fact("kernel").split_whitespace().next().unwrap_or_default();
+    Ok(format!("{}, {} {kernel}", fact("cpu"), fact("system")))
 }
 
 /// Removes the files of a folder, except the SVG files whose names are kept.
@@ -169,7 +188,8 @@ fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Returns the page of the pictures in `folder`.
 fn text(folder: &Path) -> anyhow::Result<String> {
     let mut page = "# Gallery\n\nFigures of stored runs, each with the command that made its run. `cargo xtask gallery` draws all of \
-                    them, and writes this page.\nThe figures are those of one machine: compare shapes and ratios, not times.\n"
+                    them, and writes this page.\nThe figures of a section are those of one machine: compare shapes and ratios, \
+                    not times.\n"
         .to_owned();
     let mut missing = Vec::new();
     for section in SECTIONS {
@@ -180,6 +200,9 @@ fn text(folder: &Path) -> anyhow::Result<String> {
             continue;
         }
         let _ = write!(page, "\n## {title}\n\n{about}\n\n```console\n$ {command}\n```\n");
+        if let Ok(host) = fs::read_to_string(folder.join(section.name).join(HOST)) {
+            let _ = write!(page, "\nHost: {}.\n", host.trim_end());
+        }
         for path in files {
             let content = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -208,6 +231,7 @@ mod tests {
         for (file, content) in [
             ("io_uring/cpu.svg", "<svg><rect/><text x=\"1\">CPU time</text><text>more</text></svg>"),
             ("io_uring/other.png", ""),
+            ("io_uring/host.txt", "A CPU, Linux 6.1"),
             ("atlas/map.markdown", "| a map |\n\n"),
         ] {
             let path = folder.path().join(file);
@@ -215,9 +239,11 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let page = text(folder.path()).unwrap();
-        for words in
-            ["\n![CPU time](io_uring/cpu.svg)\n", "\n\n| a map |\n", "$ muxbench atlas --output results/atlas\n"]
-        {
+        for words in [
+            "\n```\n\nHost: A CPU, Linux 6.1.\n\n![CPU time](io_uring/cpu.svg)\n",
+            "\n\n| a map |\n",
+            "$ muxbench atlas --output results/atlas\n",
+        ] {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(!page.contains("other.png"));
@@ -226,5 +252,17 @@ mod tests {
             page.contains("for these sections: \"kawai2008\", ") && page.ends_with(", \"hermes2025\".\n"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn host_of_a_run_or_of_the_runs_in_a_folder_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(host(folder.path()).unwrap_err().to_string().starts_with("no run.json in "));
+        fs::create_dir(folder.path().join("part")).unwrap();
+        let header = r#"{"host": {"cpu": "A CPU", "kernel": "6.1 #1 SMP", "system": "Linux"}}"#;
+        fs::write(folder.path().join("part/run.json"), header).unwrap();
+        for run in [folder.path().to_owned(), folder.path().join("part")] {
+            assert_eq!(host(&run).unwrap(), "A CPU, Linux 6.1");
+        }
     }
 }

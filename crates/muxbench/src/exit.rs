@@ -22,10 +22,21 @@ const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are s
 const EVERY: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
 
 /// The codes of commands, besides or instead of those of all commands.
-const OWN: [(&[&str], &[Meaning]); 9] = [
+const OWN: [(&[&str], &[Meaning]); 11] = [
     (
-        &["compare", "sweep", "capacity", "overload", "run"],
+        &["compare", "sweep", "run"],
         &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
+    ),
+    (
+        &["capacity"],
+        &[(NO_VALID_TRIAL, "no probe met the limits, a lost worker, or a result that --strict rejects"), RESUMABLE],
+    ),
+    (
+        &["overload"],
+        &[
+            (NO_VALID_TRIAL, "no server has a known recovery, a lost worker, or a result that --strict rejects"),
+            RESUMABLE,
+        ],
     ),
     (&["advise"], &[(NO_VALID_TRIAL, "no winner, or a result that --strict rejects"), RESUMABLE]),
     (&["atlas"], &[(NO_VALID_TRIAL, "no race has an answer"), RESUMABLE]),
@@ -34,7 +45,7 @@ const OWN: [(&[&str], &[Meaning]); 9] = [
         &[
             (0, "the new build is not slower"),
             (SLOWER, "the new build is slower"),
-            (UNDECIDED, "undecided, failed or wrong usage"),
+            (UNDECIDED, "undecided, an error or wrong usage"),
             (NO_VALID_TRIAL, "with --strict: not all trials are valid"),
             RESUMABLE,
         ],

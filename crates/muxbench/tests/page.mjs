@@ -140,11 +140,6 @@ await drawAll(page);
 const again = await drawn(page);
 again.forEach(({ label, traces }, at) => check(traces === charts[at].traces, `${name} is not drawn again: ${label}`));
 
-// Open an address that turns a switch off.
-const shared = await open(light, `#off=${encodeURIComponent(name)}`);
-check(!(await shared.locator("#shown input").first().isChecked()), "the page ignores the switch in its address");
-await shared.context().close();
-
 // The keyboard sorts the trials, and the filter hides those that do not match.
 if (await page.locator(".filter").count()) {
   const rows = page.locator("#trials tbody tr");
@@ -177,26 +172,30 @@ for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50
   check(readFileSync(await download.path(), "utf8").includes(has), `the saved ${format} has no ${has}`);
 }
 
+// Open an address that turns a switch off, and turn it on again.
+const view = await open(light, `#off=${encodeURIComponent(name)}`);
+const shared = view.locator("#shown input").first();
+check(!(await shared.isChecked()), "the page ignores the switch in its address");
+await shared.check();
+
 // The printed page has every chart, even those that the screen has not shown.
-const paper = await open(light);
-await paper.emulateMedia({ media: "print" });
+await view.emulateMedia({ media: "print" });
 const isPrinted = () => [...document.querySelectorAll(".plot")].every((plot) => {
   const drawing = plot.querySelector(".main-svg");
   return drawing && drawing.getBoundingClientRect().width <= 345;
 });
-await paper.waitForFunction(isPrinted).catch(() => check(false, "a chart is not drawn for paper, where two fit side by side on A4"));
-(await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `a chart is not printed: ${label}`));
-const pdf = (await paper.pdf({ format: "A4", path: pictures && join(pictures, `${kind}.pdf`) })).toString("latin1");
+await view.waitForFunction(isPrinted).catch(() => check(false, "a chart is not drawn for paper, where two fit side by side on A4"));
+(await drawn(view)).forEach(({ label, traces }, at) => check(traces === charts[at].traces, `a chart is not printed in full: ${label}`));
+const pdf = (await view.pdf({ format: "A4", path: pictures && join(pictures, `${kind}.pdf`) })).toString("latin1");
 const printed = pdf.match(/\/Type *\/Page\b/g).length;
 console.log(`${printed} sheets of paper`);
 check(!sheets || printed <= sheets, `the page prints to ${printed} sheets of paper`);
-await paper.context().close();
+await view.emulateMedia({ media: "screen" });
 
 // The page fits each screen, shows every verdict and is accessible, in both colour schemes. By default each width has one scheme.
 // All pages share their style, so by default only the page of a run has the third width.
 const views = [1280, 390, 1920].flatMap((width) => ["light", "dark"].map((colorScheme) => ({ width, colorScheme })));
 const few = [views[0], views[3], views[4]].slice(0, kind === "run" ? 3 : 2);
-const view = await open(light);
 await view.evaluate(axe);
 for (const { width, colorScheme } of pictures || process.env.MUXBENCH_EVERY ? views : few) {
   await view.setViewportSize({ width, height: width < 400 ? 844 : 900 });

@@ -11,12 +11,15 @@ import sys
 import muxbench
 
 folder = pathlib.Path(sys.argv[1])
-run = muxbench.read(folder, "polars")
+run = muxbench.read(folder)
 trials = run.trials
 found = {
     "name": run.header["name"],
     "rows": trials.height,
     "p90_ns": [value or 0 for value in trials["load.service.distribution.p90_ns"].to_list()],
+    "samples": run.samples(0).select("send_delay_ns", "service_ns", "response_ns").rows(),
+    "host": run.header["host"],
+    "load": run.records[0]["load"],
 }
 with sqlite3.connect(folder / "muxbench.db") as database:
     database.execute("update trials set record = replace(record, '1', '2') where trial = 0")

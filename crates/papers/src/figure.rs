@@ -6,8 +6,8 @@ use stats::Estimate;
 
 use crate::queue;
 use report::model::Summary;
-use report::model::axis::Axis as Along;
 use report::model::deviation::DeviationOf;
+use report::model::dimension::Dimension;
 use report::model::summary::Row;
 use report::plot::chart::{
     Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise, points,
@@ -43,12 +43,12 @@ pub struct Here<'a> {
 /// A function that returns the value and the spread of a row's point.
 pub type Value = fn(&Row) -> Option<(f64, Vec<f64>)>;
 
-/// Rows of some architectures under some workloads, along an axis.
+/// Rows of some architectures under some workloads, along a dimension.
 pub struct Curves<'a> {
     pub only: &'a dyn Fn(&Workload) -> bool,
     /// The architectures, as plans name them.
     pub of: &'a [&'static str],
-    pub along: Along,
+    pub along: Dimension,
     pub value: Value,
 }
 

@@ -9,7 +9,7 @@ use harness::spec::transport::Transport;
 use report::plot::chart::{Form, Panel, Series, Shape};
 
 use crate::claims::{
-    self, Axis, CONNECTION_SPREAD, CPU_PER_REQUEST, CPU_SPREAD, Claim, HUNG, Is, Metric, NEAR, SERVICE_MEAN,
+    self, CONNECTION_SPREAD, CPU_PER_REQUEST, CPU_SPREAD, Claim, Dimension, HUNG, Is, Metric, NEAR, SERVICE_MEAN,
     SERVICE_P99, STEERING, Statement,
 };
 use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, with_levels};
@@ -95,7 +95,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         experiments: &["hermes2025-long"],
         draw: |here, deviation_of| {
             let y = Scale { label: "standard deviation of connections", form: Form::Number, kind: Kind::Log };
-            let panel = panel(here, deviation_of, SERVERS, LONG, &CONNECTION_SPREAD, Axis::Connections);
+            let panel = panel(here, deviation_of, SERVERS, LONG, &CONNECTION_SPREAD, Dimension::Connections);
             let printed = CONNECTIONS_IN_PRODUCTION.map(|(name, it)| (it, format!("{name} in production: {it}")));
             here.chart(Shape::Points, CONNECTIONS, y, vec![with_levels(panel, &printed)])
         },
@@ -108,7 +108,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         experiments: &["hermes2025-long"],
         draw: |here, deviation_of| {
             let y = Scale { label: "standard deviation of CPU use", form: Form::Share, kind: Kind::Log };
-            let panel = panel(here, deviation_of, SERVERS, LONG, &CPU_SPREAD, Axis::Connections);
+            let panel = panel(here, deviation_of, SERVERS, LONG, &CPU_SPREAD, Dimension::Connections);
             let printed =
                 CPU_IN_PRODUCTION.map(|(name, it)| (it, format!("{name} in production: {:.1} %", 100.0 * it)));
             here.chart(Shape::Points, CONNECTIONS, y, vec![with_levels(panel, &printed)])
@@ -147,7 +147,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         experiments: &["hermes2025-stall"],
         draw: |here, deviation_of| {
             let y = Scale { label: "share of hung connections", form: Form::Share, kind: Kind::Linear };
-            let panel = panel(here, deviation_of, STALLED, ("", short), &HUNG, Axis::Rate);
+            let panel = panel(here, deviation_of, STALLED, ("", short), &HUNG, Dimension::Rate);
             here.chart(Shape::Points, RATE, y, vec![panel])
         },
     },
@@ -172,7 +172,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         experiments: &["hermes2025-short"],
         draw: |here, deviation_of| {
             let y = Scale { label: "share of CPU time", form: Form::Share, kind: Kind::Linear };
-            let panel = panel(here, deviation_of, SERVERS, ("", short), &STEERING, Axis::Rate);
+            let panel = panel(here, deviation_of, SERVERS, ("", short), &STEERING, Dimension::Rate);
             let printed = OVERHEAD.map(|(load, it)| (it, format!("hermes under {load} load: {:.3} %", 100.0 * it)));
             here.chart(Shape::Points, RATE, y, vec![with_levels(panel, &printed)])
         },
@@ -186,7 +186,7 @@ fn panel(
     labels: &[&str],
     (title, only): Case,
     metric: &Metric,
-    along: Axis,
+    along: Dimension,
 ) -> Panel {
     let series = ALL.iter().zip(labels).map(|(name, label)| Series {
         architecture: here.place(name),
@@ -197,7 +197,7 @@ fn panel(
 }
 
 fn by_rate(here: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>], cases: &[Case], metric: &Metric) -> Vec<Panel> {
-    cases.iter().map(|&case| panel(here, deviation_of, SERVERS, case, metric, Axis::Rate)).collect()
+    cases.iter().map(|&case| panel(here, deviation_of, SERVERS, case, metric, Dimension::Rate)).collect()
 }
 
 /// The authors' value if no source quotes it: the paper itself was not at hand.

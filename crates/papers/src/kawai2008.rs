@@ -6,7 +6,7 @@ use harness::spec::transport::Transport;
 use load::config::Schedule;
 
 use crate::claims::{
-    Axis, Claim, Is, NEAR, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement,
+    Claim, Dimension, Is, NEAR, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement,
 };
 use crate::clients;
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, with_levels};
@@ -171,7 +171,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
 fn draw_schedules(here: &Here<'_>) -> Option<Chart> {
     let series = |(name, schedule): (&str, Schedule)| {
         let only = |workload: &Workload| on_a_link(workload, schedule);
-        let curves = Curves { only: &only, of: &[SERVER], along: Axis::Rate, value: SERVICE.1 };
+        let curves = Curves { only: &only, of: &[SERVER], along: Dimension::Rate, value: SERVICE.1 };
         Series { architecture: here.place(name), of: "", points: here.points(&curves, SERVER) }
     };
     let series = SCHEDULES.map(series).into_iter().filter(|series| !series.points.is_empty());
@@ -193,7 +193,7 @@ fn draw(
         let only = |workload: &Workload| only(workload) && workload.rate_per_s == Some(rate_per_s);
         let over_loopback = |workload: &Workload| only(workload) && workload.network.is_none();
         let on_hosts = |workload: &Workload| only(workload) && workload.network.is_some();
-        let of = |only| Curves { only, of: ALL, along: Axis::Connections, value };
+        let of = |only| Curves { only, of: ALL, along: Dimension::Connections, value };
         let mut series = here.series(&of(&over_loopback));
         let on_hosts = here.series(&of(&on_hosts)).into_iter();
         series.extend(on_hosts.map(|it| Series { architecture: FIVE_HOSTS + it.architecture, ..it }));
@@ -250,20 +250,20 @@ pub(super) const CLAIMS: &[Claim] = &[
         says: "The service time of mp, mt and epoll is flat over connections and rates (section 5.2).",
         cpus_min: 1,
         statements: &[
-            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Axis::Connections, NO_CHANGE)),
-            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Axis::Rate, NO_CHANGE)),
+            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Dimension::Connections, NO_CHANGE)),
+            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Dimension::Rate, NO_CHANGE)),
         ],
     },
     Claim {
         says: "The service time of select and poll is proportional to the number of connections.",
         cpus_min: 1,
-        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Axis::Connections))],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Dimension::Connections))],
     },
     Claim {
         says: "The service time of select and poll grows with the request rate. (The paper says in proportion, but its range of \
          service times leaves a factor of 1.6 for the rate.)",
         cpus_min: 1,
-        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Grows(Axis::Rate, 1.0))],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Grows(Dimension::Rate, 1.0))],
     },
     Claim {
         says: "mp, mt and epoll take nearly the same time.",
@@ -274,7 +274,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         says: "On 10 000 connections select and poll take nearly the same time under both traffic models, because the scan \
          dominates.",
         cpus_min: 1,
-        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, longest_scan, Is::Flat(Axis::Response, NO_CHANGE))],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, longest_scan, Is::Flat(Dimension::Response, NO_CHANGE))],
     },
     Claim {
         says: "HTTP-like traffic at 8 000 requests/s saturates the server, so the paper has no result for it.",

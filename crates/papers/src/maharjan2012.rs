@@ -10,7 +10,7 @@ use harness::spec::transport::Transport;
 use load::config::HttpTraffic;
 use serde_json::json;
 
-use crate::claims::{Axis, Claim, Is, RATE, SERVICE_MEAN, Statement};
+use crate::claims::{Claim, Dimension, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, ranked_or, rate};
 use crate::grid::{Grid, GridRow, PaperTables};
 use crate::queue;
@@ -86,7 +86,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
                 figure and of the next three are FreeBSD, Solaris and Windows, each of which needs a run of its own.",
         experiments: &["maharjan2012-http"],
         draw: |here, _| {
-            let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Axis::Rate, value: rate });
+            let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Dimension::Rate, value: rate });
             let rates: Vec<_> = autobench().iter().map(|row| (row["dem_req_rate"], row["avg_rep_rate"])).collect();
             let example = published("example of epoll in Figure 4.9", Mark::Points, &rates);
             let example = Published { architecture: Some(here.place("epoll")), ..example };
@@ -140,13 +140,13 @@ pub(super) const FIGURES: &[PaperFigure] = &[
 ];
 
 fn with_idle(here: &Here<'_>, of: &[&'static str], title: &str) -> Option<Chart> {
-    let series = here.series(&Curves { only: &highest, of, along: Axis::Idle, value: rate });
+    let series = here.series(&Curves { only: &highest, of, along: Dimension::Idle, value: rate });
     here.chart(Shape::Points, IDLE, REPLIES, vec![Panel::new(title.into(), series)])
 }
 
 fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &str) -> Option<Chart> {
     let only = |workload: &Workload| datagrams(workload) && workload.rate_per_s == Some(rate_per_s);
-    let series = here.series(&Curves { only: &only, of, along: Axis::Ports, value: RESPONSE_TIME });
+    let series = here.series(&Curves { only: &only, of, along: Dimension::Ports, value: RESPONSE_TIME });
     here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
 }
 
@@ -260,8 +260,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         says: "With idle connections the rate of select and poll falls rapidly, and the rate of epoll stays (section 5.2).",
         cpus_min: 1,
         statements: &[
-            Statement::of(SCAN, &RATE, highest, Is::Falls(Axis::Idle, RAPIDLY)),
-            Statement::of(EPOLL, &RATE, highest, Is::Flat(Axis::Idle, ALIKE)),
+            Statement::of(SCAN, &RATE, highest, Is::Falls(Dimension::Idle, RAPIDLY)),
+            Statement::of(EPOLL, &RATE, highest, Is::Flat(Dimension::Idle, ALIKE)),
         ],
     },
     Claim {
@@ -269,8 +269,8 @@ pub(super) const CLAIMS: &[Claim] = &[
          stays (section 5.3).",
         cpus_min: 1,
         statements: &[
-            Statement::of(SCAN, &SERVICE_MEAN, datagrams, Is::Grows(Axis::Ports, RAPIDLY)),
-            Statement::of(EPOLL, &SERVICE_MEAN, datagrams, Is::Flat(Axis::Ports, STAYS)),
+            Statement::of(SCAN, &SERVICE_MEAN, datagrams, Is::Grows(Dimension::Ports, RAPIDLY)),
+            Statement::of(EPOLL, &SERVICE_MEAN, datagrams, Is::Flat(Dimension::Ports, STAYS)),
         ],
     },
 ];

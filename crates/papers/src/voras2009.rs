@@ -5,7 +5,7 @@ use harness::model::Workload;
 use harness::spec::transport::Transport;
 use load::config::{KvTraffic, LoadConfig, Popularity, Think};
 
-use crate::claims::{Axis, Claim, Is, RATE, Statement};
+use crate::claims::{Claim, Dimension, Is, RATE, Statement};
 use crate::figure::{Curves, Here, PaperFigure, Scale, is_plain, positions, rate, with_levels};
 use crate::setup::{self, Setting};
 use report::plot::chart::{Chart, Panel, Point, Series, Shape};
@@ -191,7 +191,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
 type Loops = &'static dyn Fn(&Workload) -> bool;
 
 fn closed_loops<'a>(only: Loops, of: &'a [&'static str]) -> Curves<'a> {
-    Curves { only, of, along: Axis::Connections, value: rate }
+    Curves { only, of, along: Dimension::Connections, value: rate }
 }
 
 /// Returns the series over Unix sockets, as in the paper, and those over TCP, without empty ones.

@@ -9,7 +9,7 @@ use crate::{Moved, Snapshot};
 /// A message from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum ServerEvent {
     /// The server listens.
     Ready {
         /// The address. If the configured port was 0, it holds the port that the kernel chose.

@@ -38,7 +38,7 @@ impl Side for UnbufferedServerConnection {
 
 /// The state of a connection after its records are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum TlsState {
     /// The handshake needs further bytes.
     Handshaking,
     /// Content may be sent and received.
@@ -49,7 +49,7 @@ pub enum Progress {
 
 /// The records of one connection.
 #[derive(Debug)]
-pub struct Records<C> {
+pub struct RecordLayer<C> {
     connection: C,
     /// The received part of an incomplete record.
     incoming: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct Records<C> {
     pub outgoing: Vec<u8>,
 }
 
-impl<C: Side> Records<C> {
+impl<C: Side> RecordLayer<C> {
     /// Starts with a new connection.
     pub fn new(connection: C) -> Self {
         Self { connection, incoming: Vec::new(), failure: None, outgoing: Vec::new() }
@@ -70,14 +70,14 @@ impl<C: Side> Records<C> {
         &self.connection
     }
 
-    /// Adds received bytes for [`Records::process`].
+    /// Adds received bytes for [`RecordLayer::process`].
     pub fn feed(&mut self, received: &[u8]) {
         self.incoming.extend_from_slice(received);
     }
 
     /// Passes the content of complete records to `content`, and appends the answers of TLS to `outgoing`. After an error, they end
     /// with an alert.
-    pub fn process(&mut self, mut content: impl FnMut(&[u8])) -> Result<Progress, Error> {
+    pub fn process(&mut self, mut content: impl FnMut(&[u8])) -> Result<TlsState, Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -112,12 +112,12 @@ impl<C: Side> Records<C> {
                     self.failure = Some(error);
                     None
                 }
-                Ok(ConnectionState::BlockedHandshake) => Some(Progress::Handshaking),
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(Progress::Ended),
-                Ok(_) | Err(_) => Some(Progress::Open),
+                Ok(ConnectionState::BlockedHandshake) => Some(TlsState::Handshaking),
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(TlsState::Ended),
+                Ok(_) | Err(_) => Some(TlsState::Open),
             };
             at += discard;
-            if let Some(progress) = progress.or(has_failed.then_some(Progress::Open)) {
+            if let Some(progress) = progress.or(has_failed.then_some(TlsState::Open)) {
                 break progress;
             }
         };

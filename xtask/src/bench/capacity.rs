@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
-use load::LoadConfig;
 use load::config::{HttpTarget, HttpTraffic};
+use load::{LoadConfig, LoadReport};
 use serde_json::Value;
 use wire::ServiceSpec;
 
@@ -78,24 +78,28 @@ fn capacity(binary: &Path, target: &str, p99_ms: f64) -> anyhow::Result<f64> {
     number(&result["capacity"]["rows"], "/0/answer/server/most")
 }
 
-/// Returns the highest rate of a sweep before two steps in a row miss the limit, as in a search.
+/// Returns the highest rate of a sweep that meets the limit.
 fn sweep(binary: &Path, target: &str, rates: &str, args: &Capacity) -> anyhow::Result<f64> {
     let result = measure(binary, "sweep", target, &["--rate", rates, "--repeats", &args.repeats.to_string()])?;
-    let steps = result.pointer("/sweep/curves/0/steps").and_then(Value::as_array).context("no steps")?;
-    let steps: Vec<(f64, bool)> = steps
-        .iter()
-        .filter_map(|step| {
-            let (rate, p99) = (step["dem_req_rate"].as_f64()?, step["resp_time_p99"].as_f64()?);
-            Some((rate, p99 <= args.p99_ms && step["avg_rep_rate"].as_f64()? >= 0.95 * rate))
-        })
-        .collect();
-    highest(&steps).with_context(|| format!("the first steps of {rates} miss the limit"))
+    let trials = result["trials"].as_array().context("no trials")?;
+    let trials = trials.iter().map(|trial| {
+        let rate_per_s = number(trial, "/trial/workload/rate_per_s")?;
+        let load: Option<LoadReport> = serde_json::from_value(trial["load"].clone())?;
+        let is_met = load.is_some_and(|load| {
+            let p99_ms = load.response.histogram.quantile(0.99) as f64 / 1e6;
+            p99_ms <= args.p99_ms && load.rate_achieved_per_s >= 0.95 * rate_per_s
+        });
+        anyhow::Ok((rate_per_s, is_met))
+    });
+    highest(&trials.collect::<Result<Vec<_>, _>>()?).with_context(|| format!("most trials at {rates} miss the limit"))
 }
 
-/// Returns the highest rate that met the limit, before two in a row that missed it.
-fn highest(steps: &[(f64, bool)]) -> Option<f64> {
-    let end = steps.windows(2).position(|pair| !pair[0].1 && !pair[1].1).unwrap_or(steps.len());
-    steps[..end].iter().rfind(|(_, is_met)| *is_met).map(|(rate, _)| *rate)
+/// Returns the rate that the fewest trials contradict, by a miss up to it or a success above it. So a few pauses of the host do not
+/// decide. `None` if as few contradict that no rate meets the limit.
+fn highest(trials: &[(f64, bool)]) -> Option<f64> {
+    let contradict = |limit: f64| trials.iter().filter(|(rate, is_met)| (*rate <= limit) != *is_met).count();
+    let fewest = trials.iter().map(|(rate, _)| *rate).min_by_key(|rate| contradict(*rate))?;
+    (contradict(fewest) < contradict(0.0)).then_some(fewest)
 }
 
 #[cfg(test)]
@@ -103,12 +107,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn highest_rate_lies_before_two_misses() {
-        let steps = |met: &str| (1..).map(f64::from).zip(met.chars().map(|it| it == '+')).collect::<Vec<_>>();
+    fn fewest_trials_contradict_the_highest_rate() {
+        let trials = |met: &str| (1..).map(f64::from).zip(met.chars().map(|it| it == '+')).collect::<Vec<_>>();
         for (met, expected) in
-            [("+++", Some(3.0)), ("+-+--+", Some(3.0)), ("--+", None), ("++-", Some(2.0)), ("", None)]
+            [("+++", Some(3.0)), ("+-++--", Some(4.0)), ("--+", None), ("++-+-", Some(2.0)), ("-", None), ("", None)]
         {
-            assert_eq!(highest(&steps(met)), expected, "{met}");
+            assert_eq!(highest(&trials(met)), expected, "{met}");
         }
     }
 }

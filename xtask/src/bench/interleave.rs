@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use stats::Block;
 
 use super::process::{comparison, comparisons, muxbench};
 use super::results::{Comparison, Interval, Ratio, compare};
@@ -13,9 +14,8 @@ use super::spread::{Bound, Spread, rounds};
 const SIX: &str = "epoll,mt,mp,poll,select";
 /// Eight contestants.
 const EIGHT: &str = "epoll,epoll-et,io_uring,mt,mp,poll,select,tokio";
-/// The phases of 20 s of load for six contestants, less the ramp.
-const PHASES: &str = "--ramp 100ms --warm-up 200ms --measure 3300ms";
-/// As long, in an even number of repeats. Each second one reverses the order in which the servers start.
+/// The phases of 20 s of load for six contestants, less the ramp, in an even number of repeats. Each second one reverses the order in
+/// which the servers start.
 const REPEATS: &str = "--repeats 4 --ramp 100ms --warm-up 100ms --measure 825ms";
 /// The lengths of slices to compare. The first is the default for 2 000 requests/s.
 const SLICES: [&str; 4] = ["2500us", "10ms", "20ms", "40ms"];
@@ -63,7 +63,7 @@ fn shown(ratio: Option<Ratio>) -> String {
 
 /// Prints a share of runs, and counts a miss if it is too low.
 fn print_share(what: &str, hits: usize, all: usize, min: f64) {
-    println!("  {what}: {hits} of {all} runs; share {}", Spread::share(hits, all).check(Bound::AtLeast(min)));
+    println!("  {what}: {hits} of {all}; share {}", Spread::share(hits, all).check(Bound::AtLeast(min)));
 }
 
 fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
@@ -98,8 +98,8 @@ fn servers_with_added_time(binary: &Path) -> String {
     };
     let tables: String = servers.iter().map(table).collect();
     format!(
-        "name = \"truth\"\narchitectures = [{}]\n[workload]\nconnections = 400\nrate = 2000\nrequest = \"128B\"\n\
-         response = \"10KiB\"\n[phases]\nramp = \"100ms\"\nwarm-up = \"300ms\"\nmeasure = \"5600ms\"\n{tables}",
+        "name = \"truth\"\nrepeats = 4\narchitectures = [{}]\n[workload]\nconnections = 400\nrate = 2000\nrequest = \"128B\"\n\
+         response = \"10KiB\"\n[phases]\nramp = \"100ms\"\nwarm-up = \"100ms\"\nmeasure = \"1400ms\"\n{tables}",
         names.join(", ")
     )
 }
@@ -168,30 +168,33 @@ fn agreement(binary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Compares ratios of ratios, of runs that take turns, because a slow change of the host changes all ratios.
 fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
-    println!("slice: ratios to epoll with slices of {}, 20 s each; {count} runs", SLICES.join(", "));
-    let mut hits = 0;
-    for _ in 0..count {
-        let of = |slice: &&str| {
-            let flags = format!("--arch {SIX} --connections 400 --repeats 1 --slice {slice} {PHASES}");
-            compare(binary, &flags)
-        };
-        let runs = SLICES.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut agree = true;
-        for architecture in others(SIX) {
-            let intervals = runs.iter().map(|run| run.interval(architecture, "epoll")).collect();
-            let Some(intervals): Option<Vec<Interval>> = known(intervals) else {
-                agree = false;
-                continue;
-            };
-            let shown: Vec<String> = intervals.iter().map(|it| format!("{:.3} to {:.3}", it.low, it.high)).collect();
-            println!("  {architecture:10} {}", shown.join("; "));
-            let (low, high) = (intervals.iter().map(|it| it.low), intervals.iter().map(|it| it.high));
-            agree &= low.fold(0.0, f64::max) <= high.fold(f64::INFINITY, f64::min);
+    let first = SLICES[0];
+    println!(
+        "slice: ratios to epoll with each slice, relative to those with {first}; 4 s each, in turn; {count} rounds"
+    );
+    let mut blocks = vec![[const { Vec::new() }; SLICES.len()]; others(SIX).count()];
+    for round in 0..count as u32 {
+        for (length, slice) in SLICES.iter().enumerate() {
+            let flags = format!("--arch {SIX} --connections 400 --slice {slice} --repeats 1 --measure 800ms");
+            let run = compare(binary, &format!("{flags} --ramp 100ms --warm-up 100ms"))?;
+            for (architecture, blocks) in others(SIX).zip(&mut blocks) {
+                let ratio = known(run.ratio(architecture, "epoll"));
+                blocks[length].extend(ratio.map(|it| Block { heat: round, number: 0, value: it.ratio }));
+            }
         }
-        hits += usize::from(agree);
     }
-    print_share("all intervals overlap", hits, count, 0.9);
+    let (mut hits, mut all) = (0, 0);
+    for (architecture, blocks) in others(SIX).zip(&blocks) {
+        for (slice, of_slice) in SLICES.iter().zip(blocks).skip(1) {
+            let interval = stats::Ratio::of(of_slice, &blocks[0]).and_then(|ratio| ratio.interval);
+            let shown = interval.map_or("none".into(), |it| format!("{:.3} to {:.3}", it.low, it.high));
+            println!("  {architecture:10} {slice:6} {shown}");
+            (hits, all) = (hits + usize::from(interval.is_some_and(|it| it.low <= 1.0 && it.high >= 1.0)), all + 1);
+        }
+    }
+    print_share("the interval holds 1", hits, all, 0.9);
     Ok(())
 }
 
@@ -200,7 +203,7 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
     let mut widths = Vec::new();
     for _ in 0..count {
         let flags = format!(
-            "--arch {SIX} --schedule closed --connections 100 --repeats 1 --ramp 100ms --warm-up 300ms --measure 5600ms"
+            "--arch {SIX} --schedule closed --connections 100 --repeats 4 --ramp 100ms --warm-up 100ms --measure 1400ms"
         );
         let comparison = compare(binary, &flags)?;
         for architecture in others(SIX) {
@@ -237,7 +240,7 @@ fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
 fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!("idle: idle CPUs that poll / that sleep, 400 connections, 2000 requests/s, 20 s each; {count} runs");
     let figures = |how: &str| {
-        let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 --idle-cpus {how} {PHASES}");
+        let flags = format!("--arch {SIX} --placebo --connections 400 --idle-cpus {how} {REPEATS}");
         let comparison = compare(binary, &flags)?;
         let epoll_ns = comparison.p50_ns("epoll")?;
         let added_ns = (comparison.ratio("mt", "epoll")?.ratio - 1.0) * epoll_ns;

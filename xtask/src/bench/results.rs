@@ -1,5 +1,6 @@
 //! Results of `muxbench compare`: rows, ratios, and the order of the servers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
@@ -34,6 +35,7 @@ pub(super) struct Row {
     pub service: Option<Quantiles>,
     pub rate_achieved_per_s: Option<f64>,
     pub cost: Option<Cost>,
+    pub why: Option<Breakdown>,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +49,13 @@ pub(super) struct Cost {
     pub cpu_ns_per_request: f64,
     pub syscalls_per_request: Option<f64>,
     pub switches_per_request: Option<f64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Breakdown {
+    pub syscalls_per_request: BTreeMap<String, f64>,
+    pub voluntary_switches_per_request: f64,
+    pub involuntary_switches_per_request: f64,
 }
 
 #[derive(Deserialize)]

@@ -4,12 +4,11 @@ mod controllers;
 mod primitives;
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context;
-use serde::Deserialize;
 
-use super::process::{comparisons, muxbench};
+use super::process::muxbench;
+use super::results::{self, Row};
 use super::spread::Spread;
 use primitives::Primitives;
 pub(super) use primitives::switch_us;
@@ -34,39 +33,6 @@ const WORKLOADS: [(&str, &str); 2] = [
     ("a closed loop over 100 connections", "--connections 100 --schedule closed"),
 ];
 
-#[derive(Deserialize)]
-struct Comparison {
-    rows: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    architecture: String,
-    verdict: String,
-    service: Option<Distribution>,
-    rate_achieved_per_s: Option<f64>,
-    cost: Option<Cost>,
-    why: Option<Breakdown>,
-}
-
-#[derive(Deserialize)]
-struct Distribution {
-    p50_ns: f64,
-}
-
-#[derive(Deserialize)]
-struct Cost {
-    cpu_ns_per_request: f64,
-    syscalls_per_request: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Breakdown {
-    syscalls_per_request: std::collections::BTreeMap<String, f64>,
-    voluntary_switches_per_request: f64,
-    involuntary_switches_per_request: f64,
-}
-
 /// The figures of one architecture in one round, per request.
 #[derive(Clone, Copy)]
 struct Figures {
@@ -80,14 +46,14 @@ struct Figures {
     involuntary: f64,
 }
 
-impl Row {
-    fn figures(&self) -> anyhow::Result<Figures> {
-        let missing = || format!("{}: {}, without all figures", self.architecture, self.verdict);
-        let (cost, why) = self.cost.as_ref().zip(self.why.as_ref()).with_context(missing)?;
-        Ok(Figures {
-            is_valid: self.verdict == "valid",
-            p50_us: self.service.as_ref().with_context(missing)?.p50_ns / 1e3,
-            per_s: self.rate_achieved_per_s.with_context(missing)?,
+impl Figures {
+    fn of(row: &Row) -> anyhow::Result<Self> {
+        let missing = || format!("{}: {}, without all figures", row.architecture, row.verdict);
+        let (cost, why) = row.cost.as_ref().zip(row.why.as_ref()).with_context(missing)?;
+        Ok(Self {
+            is_valid: row.verdict == "valid",
+            p50_us: row.service.as_ref().with_context(missing)?.p50_ns / 1e3,
+            per_s: row.rate_achieved_per_s.with_context(missing)?,
             cpu_us: cost.cpu_ns_per_request / 1e3,
             syscalls: cost.syscalls_per_request.with_context(missing)?,
             wakes: why.syscalls_per_request.get("wake").copied().unwrap_or(0.0),
@@ -113,15 +79,13 @@ pub(super) fn run(count: usize, args: &Seda) -> anyhow::Result<()> {
 
 /// Runs the architectures interleaved, and returns the figures of each.
 fn compare(binary: &Path, args: &Seda, workload: &str) -> anyhow::Result<Vec<Figures>> {
-    let mut command = Command::new(binary);
-    command.args(["compare", "--json", "--quiet", "--arch", &args.arch.join(","), "--repeats", "1"]);
-    command.args(["--request", "128B", "--response", "128B", "--ramp", "300ms", "--warm-up", "700ms"]);
-    command.args(["--measure", &format!("{}s", args.seconds)]);
-    let comparisons: Vec<Comparison> = comparisons(command.args(workload.split(' ')))?;
-    let rows = comparisons.into_iter().next().context("no comparison")?.rows;
+    let (names, seconds) = (args.arch.join(","), args.seconds);
+    let phases = format!("--ramp 300ms --warm-up 700ms --measure {seconds}s --repeats 1");
+    let rows =
+        results::compare(binary, &format!("--arch {names} --request 128B --response 128B {phases} {workload}"))?.rows;
     let figures = |name: &String| {
         let row = rows.iter().find(|row| row.architecture == *name);
-        row.with_context(|| format!("no row for {name}"))?.figures()
+        Figures::of(row.with_context(|| format!("no row for {name}"))?)
     };
     args.arch.iter().map(figures).collect()
 }

@@ -20,7 +20,7 @@ use xtask::root;
 use crate::command;
 use crate::environment::{self, debian, python};
 
-/// The check that `--fast` runs for each architecture.
+/// The check that `--fast` runs, on a selection of architectures.
 const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
 
 // Each command selects all packages. For the features of fewer, cargo would compile their dependencies again.
@@ -28,21 +28,14 @@ const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
 /// The unit tests of all packages.
 const UNITS: &[&str] = &["--workspace", "--lib", "--bins"];
 /// The tests of `--fast`.
-const FAST: &[&str] = &["--workspace", "--lib", "--bins", "--test=it", "--test=style", "--test=tidy"];
+const FAST: &[&str] = &["--workspace", "--lib", "--bins", "--test=it", "--test=rules"];
 /// The integration tests of the tool.
 const TOOL: &[&str] = &["--workspace", "--test=it"];
 /// The integration tests of verdicts.
 const VERDICTS: &[&str] = &["--workspace", "--test=verdicts"];
 /// The other integration tests.
-const OTHERS: &[&str] = &[
-    "--workspace",
-    "--test=client",
-    "--test=server",
-    "--test=error_rates",
-    "--test=replay",
-    "--test=style",
-    "--test=tidy",
-];
+const OTHERS: &[&str] =
+    &["--workspace", "--test=client", "--test=server", "--test=error_rates", "--test=replay", "--test=rules"];
 const DOCUMENTATION: &[&str] =
     &["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"];
 
@@ -55,7 +48,7 @@ const WAITING_TESTS: &str = "6";
 /// Format, lints, dependencies and tests: must pass before a change is merged
 #[derive(clap::Args, Debug)]
 pub struct Test {
-    /// Only format, lints, unit tests and one check of each architecture; needs no other programs
+    /// Only format, lints, unit tests and one check of a selection of architectures; needs no other programs
     #[arg(long, conflicts_with = "every")]
     fast: bool,
     /// Also every model with every mechanism, loom models, documentation, and links for other systems

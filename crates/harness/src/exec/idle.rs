@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use load::LoadConfig;
 use load::config::{Popularity, Timestamps};
-use load::tools::idle::{Event, IdleReport};
+use load::tools::idle::{IdleEvent, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
 use super::launch::Launch;
@@ -21,7 +21,7 @@ const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Idle connections. Their processes end when this value is dropped.
 pub struct IdleHolders {
-    processes: Vec<Box<dyn Process<Event>>>,
+    processes: Vec<Box<dyn Process<IdleEvent>>>,
     timeout: Duration,
 }
 
@@ -53,13 +53,13 @@ impl IdleHolders {
         for process in &mut holders.processes {
             loop {
                 match process.wait_event(stop, Instant::now() + timeout)? {
-                    Some(Event::Held { connections, .. }) => {
+                    Some(IdleEvent::Held { connections, .. }) => {
                         held += connections;
                         break;
                     }
-                    Some(Event::Connecting { done, .. }) => progress(held + done, config.idle),
-                    Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
-                    Some(Event::Verified { .. }) => bail!("idle connections ended too early"),
+                    Some(IdleEvent::Connecting { done, .. }) => progress(held + done, config.idle),
+                    Some(IdleEvent::Failed { reason }) => bail!("idle connections: {reason}"),
+                    Some(IdleEvent::Verified { .. }) => bail!("idle connections ended too early"),
                     None => bail!("idle connections: no progress within {} s", timeout.as_secs()),
                 }
             }
@@ -75,8 +75,8 @@ impl IdleHolders {
         let mut total = IdleReport::default();
         for process in &mut self.processes {
             match process.wait_event(stop, Instant::now() + self.timeout).context("idle connections")? {
-                Some(Event::Verified { report }) => total = total.and(&report),
-                Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
+                Some(IdleEvent::Verified { report }) => total = total.and(&report),
+                Some(IdleEvent::Failed { reason }) => bail!("idle connections: {reason}"),
                 _ => bail!("idle connections: no report within {} s", self.timeout.as_secs()),
             }
         }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use load::LoadConfig;
-use load::tools::idle::Event as IdleEvent;
+use load::tools::idle::IdleEvent;
 use server::ServerSpec;
-use server::control::Event as ServerEvent;
+use server::control::ServerEvent;
 
 use crate::model::Trial;
 use crate::netns::{Testbed, TestbedHost};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use server::control::Event as ServerEvent;
+use server::control::ServerEvent;
 use server::spec::model::PerConnection;
 use server::{Moved, Snapshot};
 use wire::{Address, Ports};

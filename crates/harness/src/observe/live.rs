@@ -181,6 +181,15 @@ mod tests {
             Ok(found) => assert_eq!(found.get(), port),
             Err(several) => assert!(several.to_string().contains(&port.to_string()), "{several}"),
         }
+        let _second = TcpListener::bind("127.0.0.1:0").unwrap();
+        let several = error(port_of(std::process::id()));
+        assert!(several.contains("several ports; choose one with --port"), "{several}");
+        assert!(several.contains(&port.to_string()), "{several}");
+        let mut idle = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let none = error(port_of(idle.id()));
+        idle.kill().unwrap();
+        idle.wait().unwrap();
+        assert!(none.contains("listens on no TCP port"), "{none}");
         assert!(error(port_of(u32::MAX)).contains("no such process"));
     }
 }

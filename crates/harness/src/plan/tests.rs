@@ -185,7 +185,9 @@ fn workers_reject_a_transport_that_one_of_them_lacks() {
     experiment.workload.transport = Transport::Tcp;
     experiment.network = Some(Network::default());
     for here in 0..=2 {
-        assert!(reasons(&experiment, here, &[v4])[0].starts_with("network: "));
+        let why = &reasons(&experiment, here, &[v4])[0];
+        let start = "network: the workers are not in a lab; start the launcher in one (`muxbench lab --network lab -- LAUNCHER...`";
+        assert!(why.starts_with(start), "{why}");
     }
 }
 

@@ -45,7 +45,11 @@ impl RequestSpec {
         if line.starts_with('{') {
             return serde_json::from_str(line).map_err(|error| error.to_string());
         }
-        let invalid = || format!("invalid request `{line}`: expected `[METHOD] PATH [xWEIGHT]`, or a JSON object");
+        let is_url = |word: &str| !word.starts_with('/') && word.contains("://");
+        let invalid = || match line.split(' ').any(is_url) {
+            true => format!("invalid request `{line}`: a flag names the server; try only the path, such as /a?b=c"),
+            false => format!("invalid request `{line}`: expected `[METHOD] PATH [xWEIGHT]`, or a JSON object"),
+        };
         let (first, rest) = line.split_once(' ').map_or((line, None), |(first, rest)| (first, Some(rest)));
         match rest {
             Some(rest) if !first.starts_with('/') => {
@@ -250,6 +254,8 @@ mod tests {
             let error = read_lines(&format!("/\n{line}\n")).unwrap_err();
             assert!(error.contains(":2: "), "{line}: {error}");
         }
+        assert!(read_lines("GET http://a/b\n").unwrap_err().contains("try only the path"));
+        assert!(read_lines("/a?b=c://d 3\n").unwrap_err().contains("expected `[METHOD] PATH"));
         assert!(read_lines("# nothing\n").unwrap_err().contains("no request"));
         assert!(read_requests(Path::new("/none")).unwrap_err().contains("cannot read /none"));
     }

@@ -113,6 +113,9 @@ const TIMES: &Units = &[
 const BANDWIDTHS: &Units =
     &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 
+/// The shortest time whose milliseconds are hard to read.
+const LONG_NS: u64 = 100_000_000_000;
+
 /// The scales of counts and rates.
 const COUNTS: &Units = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 
@@ -157,6 +160,17 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, number: u64, units: &Units) -> fmt::
     let exact = |&&(_, scale): &&(&str, u64)| number.is_multiple_of(scale);
     let (unit, scale) = units.iter().rev().find(exact).expect("1 divides everything");
     write!(f, "{}{unit}", number / scale)
+}
+
+/// Writes a time as [`write_scaled`] does, or in seconds if it has many milliseconds.
+fn write_time(f: &mut fmt::Formatter<'_>, ns: u64) -> fmt::Result {
+    match ns {
+        0 => f.write_str("0s"),
+        LONG_NS.. if ns.is_multiple_of(1_000_000) && !ns.is_multiple_of(1_000_000_000) => {
+            write!(f, "{}s", ns as f64 / 1e9)
+        }
+        _ => write_scaled(f, ns, TIMES),
+    }
 }
 
 /// Returns the text before `,exponential`, and whether that suffix is present.
@@ -390,7 +404,7 @@ display! {
     Size, |self, f| write_scaled(f, self.0.into(), SIZES);
     Budget, |self, f| Size(self.0.into()).fmt(f);
     Bandwidth, |self, f| write_scaled(f, self.0, BANDWIDTHS);
-    Time, |self, f| if self.0 == 0 { f.write_str("0s") } else { write_scaled(f, self.0, TIMES) };
+    Time, |self, f| write_time(f, self.0);
     Think, |self, f| match self.0.mean_ns {
         0 => f.write_str("0"),
         mean_ns => write!(f, "{}{}", Time(mean_ns), suffix(self.0.exponential)),
@@ -476,6 +490,10 @@ mod tests {
         }
         assert_eq!(("10m".parse(), "1.5m".parse()), (Ok(Time(600_000_000_000)), Ok(Time(90_000_000_000))));
         assert_eq!((Time(600_000_000_000).to_string(), Size(10_240).to_string()), ("10min".into(), "10KiB".into()));
+        assert_eq!(
+            (Time(59_404_400_000_000).to_string(), Time(1_500_000_000).to_string()),
+            ("59404.4s".into(), "1500ms".into())
+        );
         assert_eq!((count("400"), count("10K"), count("0"), count("1.5k")), (Ok(400u32), Ok(10_000), Ok(0), Ok(1_500)));
         assert_eq!(count("1M"), Ok(NonZeroU32::new(1_000_000).unwrap()));
         for wrong in ["", "k", "1.5", "-1", "5G", "1KiB", "10/s"] {

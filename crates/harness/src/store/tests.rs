@@ -316,6 +316,13 @@ fn store_refuses_links_and_folders_of_others() {
         assert!(Store::resume(&run).unwrap_err().to_string().contains("is writable by others"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+    let open = at("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(Store::create(&open, &header).unwrap_err().to_string().contains("is writable by others"));
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "the folder stays empty");
+    // A new folder inside it belongs to this user.
+    drop(Store::create(&open.join("run"), &header).unwrap());
     if rustix::process::geteuid().is_root() {
         let others = at("others");
         fs::create_dir(&others).unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rand::RngExt;
 use wire::Address;
-use wire::http::client::{Reader, Request, Response, Url};
+use wire::http::client::{Request, Response, ResponseReader, Url};
 
 use super::{ClientProtocol, Reply, random_of};
 use crate::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
@@ -26,7 +26,7 @@ const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 /// The reader of a connection's responses.
 #[derive(Default)]
 pub struct HttpReader {
-    responses: Reader,
+    responses: ResponseReader,
     /// The status of the last complete response.
     status: u16,
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use rand::RngExt;
-use wire::kv::client::{self, Dialect};
+use wire::kv::client::{Dialect, KvReply, ReplyReader};
 use wire::kv::records::{self, Records};
 
 use super::{ClientProtocol, Reply, random_of};
@@ -37,7 +37,7 @@ impl<D> Kv<D> {
 
 impl<D: Dialect + Default + Send + Sync> ClientProtocol for Kv<D> {
     type Request = KvRequest;
-    type Reader = client::Reader<D>;
+    type Reader = ReplyReader<D>;
 
     #[inline]
     fn request(&self, number: u64) -> KvRequest {
@@ -77,14 +77,14 @@ impl<D: Dialect + Default + Send + Sync> ClientProtocol for Kv<D> {
     }
 
     #[inline]
-    fn read(&self, request: KvRequest, reader: &mut client::Reader<D>, bytes: &[u8]) -> (usize, Option<Reply>) {
+    fn read(&self, request: KvRequest, reader: &mut ReplyReader<D>, bytes: &[u8]) -> (usize, Option<Reply>) {
         let (key, value) = (records::key(request.record), self.records.value(request.record));
         let (taken_bytes, reply) = reader.read(bytes, &key, value);
         let reply = reply.map(|reply| match (reply, request.is_set) {
-            (client::Reply::Hit, false) | (client::Reply::Stored, true) => Reply::Good,
-            (client::Reply::Miss, false) => Reply::Bad(Class::Miss),
-            (client::Reply::Wrong, false) => Reply::Bad(Class::Wrong),
-            (client::Reply::NotStored, true) | (client::Reply::Error, _) => Reply::Bad(Class::Rejected),
+            (KvReply::Hit, false) | (KvReply::Stored, true) => Reply::Good,
+            (KvReply::Miss, false) => Reply::Bad(Class::Miss),
+            (KvReply::Wrong, false) => Reply::Bad(Class::Wrong),
+            (KvReply::NotStored, true) | (KvReply::Error, _) => Reply::Bad(Class::Rejected),
             // The response to a different request, or no response at all.
             _ => Reply::Garbage,
         });
@@ -146,7 +146,7 @@ mod tests {
     fn responses_to_gets_and_sets_are_verified() {
         let kv = Kv::<Memcached>::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
-            kv.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")
+            kv.read(KvRequest { record: 3, is_set }, &mut ReplyReader::default(), bytes).1.expect("a whole response")
         };
         assert_eq!(read(true, b"STORED\r\n"), Reply::Good);
         assert_eq!(read(true, b"NOT_STORED\r\n"), Reply::Bad(Class::Rejected));
@@ -166,7 +166,7 @@ mod tests {
     fn responses_of_redis_are_verified() {
         let redis = Kv::<Resp>::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
-            redis.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a response")
+            redis.read(KvRequest { record: 3, is_set }, &mut ReplyReader::default(), bytes).1.expect("a response")
         };
         assert_eq!(read(true, b"+OK\r\n"), Reply::Good);
         assert_eq!(read(true, b"-OOM full\r\n"), Reply::Bad(Class::Rejected));

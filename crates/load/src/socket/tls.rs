@@ -18,7 +18,7 @@ use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, HandshakeKind, RootCertStore,
     SignatureScheme,
 };
-use wire::tls::{Progress, Records};
+use wire::tls::{RecordLayer, TlsState};
 
 use crate::config::{LoadConfig, TlsConfig};
 use crate::error::LoadError;
@@ -67,7 +67,7 @@ impl Tls {
     pub fn session(&self) -> io::Result<Session> {
         let connection = UnbufferedClientConnection::new(self.config.clone(), self.name.clone());
         Ok(Session {
-            records: Records::new(connection.map_err(failed)?),
+            records: RecordLayer::new(connection.map_err(failed)?),
             encrypted_bytes: 0,
             has_ended: false,
             handshake: HandshakeState::Pending(None),
@@ -189,7 +189,7 @@ enum HandshakeState {
 
 /// TLS of one connection.
 pub struct Session {
-    records: Records<UnbufferedClientConnection>,
+    records: RecordLayer<UnbufferedClientConnection>,
     /// The number of plain bytes in the outgoing records that [`Session::write`] has not reported as written.
     encrypted_bytes: usize,
     has_ended: bool,
@@ -232,9 +232,9 @@ impl Session {
             }
             match progress {
                 _ if !is_sent => return Ok(Awaits::Writable),
-                Progress::Open => break,
-                Progress::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Progress::Handshaking => {}
+                TlsState::Open => break,
+                TlsState::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
+                TlsState::Handshaking => {}
             }
             received.clear();
             received.reserve(READ_BYTES);
@@ -259,13 +259,13 @@ impl Session {
     pub fn decrypt(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
         self.records.feed(inbox);
         inbox.clear();
-        self.process(inbox).map(|progress| progress != Progress::Ended)
+        self.process(inbox).map(|progress| progress != TlsState::Ended)
     }
 
     /// Processes all complete records, and appends their content to `plain`.
-    fn process(&mut self, plain: &mut Vec<u8>) -> io::Result<Progress> {
+    fn process(&mut self, plain: &mut Vec<u8>) -> io::Result<TlsState> {
         let progress = self.records.process(|content| plain.extend_from_slice(content)).map_err(failed)?;
-        self.has_ended |= progress == Progress::Ended;
+        self.has_ended |= progress == TlsState::Ended;
         Ok(progress)
     }
 

@@ -18,7 +18,7 @@ use crate::report::{Class, Errors};
 /// An event of a process that holds idle connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum IdleEvent {
     /// The process is making and verifying connections.
     Connecting {
         /// Connections verified so far.
@@ -76,7 +76,7 @@ impl IdleReport {
 /// Makes `config`'s connections, reports progress, holds them until `is_over` returns, and then verifies them again.
 pub fn hold(
     config: &LoadConfig,
-    on_event: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(IdleEvent),
     is_over: &mut dyn FnMut(),
 ) -> Result<IdleReport, LoadError> {
     driver::check(config)?;
@@ -86,16 +86,16 @@ pub fn hold(
 fn hold_with<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
-    on_event: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(IdleEvent),
     is_over: &mut dyn FnMut(),
 ) -> Result<IdleReport, LoadError> {
     let started = Instant::now();
     let total = config.connections;
     let sources = source_ports::sources(config).map_err(LoadError::Config)?;
     let sockets =
-        connect::connect(config, &sources, protocol, &mut |done| on_event(Event::Connecting { done, total }))?;
+        connect::connect(config, &sources, protocol, &mut |done| on_event(IdleEvent::Connecting { done, total }))?;
     let connect_ns = started.elapsed().as_nanos() as u64;
-    on_event(Event::Held { connections: total, elapsed_ns: connect_ns });
+    on_event(IdleEvent::Held { connections: total, elapsed_ns: connect_ns });
     is_over();
     let mut report = IdleReport { held: total, processes: 1, connect_ns, ..IdleReport::default() };
     let mut failures: Vec<Option<Class>> = sockets.iter().map(|socket| check_untouched(socket).err()).collect();

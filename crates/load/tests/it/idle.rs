@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::LoadConfig;
-use muxbench_load::tools::idle::{self, Event, IdleReport};
+use muxbench_load::tools::idle::{self, IdleEvent, IdleReport};
 
 use crate::server::{answer_all, answer_one, service};
 
@@ -54,7 +54,7 @@ fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
     let report = idle::hold(
         &config,
         &mut |event| {
-            if let Event::Held { connections, .. } = event {
+            if let IdleEvent::Held { connections, .. } = event {
                 held += connections;
             }
         },

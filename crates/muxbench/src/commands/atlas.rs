@@ -12,7 +12,7 @@ use harness::spec::Experiment;
 use harness::spec::units::{Rate, Time};
 use harness::store;
 use harness::strategy::advise::{self, variations};
-use report::model::atlas::Builder;
+use report::model::atlas::AtlasBuilder;
 use report::model::workload::title;
 use report::{AdviceReport, Atlas, format, html, text};
 
@@ -339,7 +339,7 @@ fn stored(folder: &Path) -> anyhow::Result<Vec<Race>> {
 
 /// Reads all races below some folders.
 fn merged(folders: &[PathBuf]) -> anyhow::Result<Atlas> {
-    let mut builder = Builder::default();
+    let mut builder = AtlasBuilder::default();
     for given in folders {
         let mut count = 0;
         for folder in store::runs(given) {

@@ -23,7 +23,7 @@ const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
 /// The default window of a probe.
 pub const MEASURE: Time = Time(1_000_000_000);
-const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 600_000_000_000 };
+const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 300_000_000_000 };
 
 /// Find the highest rate within a limit of the response time
 ///

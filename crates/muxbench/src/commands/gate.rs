@@ -329,6 +329,24 @@ mod tests {
     }
 
     #[test]
+    fn refused_gate_names_a_remedy() {
+        for (line, words) in [
+            ("epoll epol", "did you mean `epoll`?"),
+            ("epoll mt --arch poll", "--arch: a gate compares OLD with NEW"),
+            ("epoll mt --exec it=x", "exec:it is neither OLD nor NEW"),
+            ("epoll mt --history Cargo.toml", "line 1 is no result of a gate"),
+            ("epoll mt --placebo", "give the same build twice"),
+            ("epoll mt http://h/", "put it in place of OLD or NEW, as in muxbench gate OLD http://h/"),
+            ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
+            ("mt-pool mt-pool --accept shared,reuseport", "--accept: a gate compares two servers"),
+        ] {
+            let Line { args } = Line::try_parse_from(format!("gate {line}").split(' ')).unwrap();
+            let error = format!("{:#}", gate(&args).unwrap_err());
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
     fn budget_without_time_for_a_decision_names_one_that_suffices() {
         let trials = testkit::gate_run(0).header.trials;
         let repeat_ns = repeat_ns(&trials);

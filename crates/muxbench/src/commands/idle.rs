@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::load::LoadConfig;
-use ::load::tools::idle::{self, Event, IdleReport};
+use ::load::tools::idle::{self, IdleEvent, IdleReport};
 use anyhow::{Context, bail};
 use harness::spec::Service;
 use harness::spec::units::{Time, count};
@@ -59,8 +59,8 @@ fn for_runner() -> anyhow::Result<ExitCode> {
         }
     };
     let report = idle::hold(&config, &mut |event| control::send(&event), &mut wait);
-    let result = report.map(|report| control::send(&Event::Verified { report })).map_err(Into::into);
-    Ok(control::exit_code(result, |error| Event::Failed { reason: error.to_string() }))
+    let result = report.map(|report| control::send(&IdleEvent::Verified { report })).map_err(Into::into);
+    Ok(control::exit_code(result, |error| IdleEvent::Failed { reason: error.to_string() }))
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
@@ -78,13 +78,13 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let config = LoadConfig { requests_per_connection: None, ..trial.load };
     let stop = signals::flag_at_signals()?;
     let show = &mut |event| match event {
-        Event::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),
-        Event::Held { connections, elapsed_ns } => {
+        IdleEvent::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),
+        IdleEvent::Held { connections, elapsed_ns } => {
             let end = args.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
             let seconds = elapsed_ns as f64 / 1e9;
             output::tell(format_args!("holding {connections} connections {end}; connecting took {seconds:.1} s"));
         }
-        Event::Verified { .. } | Event::Failed { .. } => {}
+        IdleEvent::Verified { .. } | IdleEvent::Failed { .. } => {}
     };
     let mut wait = || {
         let started = Instant::now();

@@ -7,6 +7,7 @@ use harness::spec::Experiment;
 use harness::{samples, store};
 use serde_json::Value;
 
+use crate::commands::schema;
 use crate::{exit, output};
 
 /// Print a page of the reference as Markdown
@@ -196,16 +197,20 @@ fn results() -> String {
         let rows: Vec<String> = columns.iter().map(|(name, about)| format!("| `{name}` | {about} |\n")).collect();
         format!("| column | content |\n|---|---|\n{}", rows.concat())
     };
+    let link = |name: &str, about: &str| format!("| [{name}](../../schemas/{name}.json) | {about} |\n");
+    let schemas: String = schema::SCHEMAS.iter().map(|(name, commands, _)| link(name, commands)).collect();
     format!(
         "# Stored results\n\n[Results and reports](../results.md) lists the files of a run.\n\n## Samples\n\n\
          `samples/NNNN.parquet` has a row for each request of the window. All columns are 64-bit integers. Times are nanoseconds \
          from the start of the window. The file's key-value metadata has all parameters of the trial.\n\n{}\n\
          ```text\n{}\n```\n\n## Database\n\n`muxbench.db` has a row of `trials` for each finished trial. Times are nanoseconds. \
-         `checksums` has a checksum of each record, and `header` a copy of `run.json`.\n\n{}\n```sql\n{}\n```\n",
+         `checksums` has a checksum of each record, and `header` a copy of `run.json`.\n\n{}\n```sql\n{}\n```\n\n\
+         ## JSON Schemas\n\n`muxbench schema` prints them.\n\n| schema | what has this form |\n|---|---|\n{schemas}{}",
         rows(&SAMPLES),
         samples::SCHEMA.replace("\n    ", "\n  "),
         rows(&TRIALS),
         store::SCHEMA.map(|table| format!("{};", table.replace("\n    ", "\n  "))).join("\n"),
+        link("experiment", "an experiment file, as `plan --schema` prints"),
     )
 }
 

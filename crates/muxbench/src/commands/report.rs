@@ -197,7 +197,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
         }
         folders.extend(found.into_iter().filter(|run| !folders.contains(run)).collect::<Vec<_>>());
     }
-    let mut builder = history::Builder::default();
+    let mut builder = history::HistoryBuilder::default();
     for folder in &folders {
         let name = folder.display().to_string();
         match read(folder) {

@@ -21,7 +21,7 @@ use crate::commands::{list, load as load_command, observe};
 use crate::output;
 
 /// Each schema: its name, the commands that print such JSON, and its generator.
-const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
+pub const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
     ("run", "compare, sweep, capacity, overload, run, report RUN", of::<RunExport<'static>>),
     ("advice", "advise", of::<AdviceReport>),
     ("atlas", "atlas", of::<Atlas>),
@@ -40,7 +40,7 @@ const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
     ("plan", "plan", of::<Plan>),
     ("run-diff", "report RUN RUN", of::<RunDiff>),
     ("send-deviation", "report RUN --send-deviation", of::<Deviations>),
-    ("serve", "serve: each line", of::<server::control::Event>),
+    ("serve", "serve: each line", of::<server::control::ServerEvent>),
     ("totals", "serve without --json, as it ends", of::<Totals>),
 ];
 

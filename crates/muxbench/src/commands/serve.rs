@@ -16,7 +16,7 @@ use harness::spec::{self, Kv, Service};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
-use server::control::Event;
+use server::control::ServerEvent;
 #[cfg(target_os = "linux")]
 use server::external::procfs_stats::{ProcfsStats, Root};
 #[cfg(target_os = "linux")]
@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match for_runner(sender, &messages) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            send(&Event::Failed { reason: format!("{error:#}") });
+            send(&ServerEvent::Failed { reason: format!("{error:#}") });
             Ok(ExitCode::FAILURE)
         }
     }
@@ -225,7 +225,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     let end = server.snapshot();
     server.stop()?;
     if args.json {
-        send(&Event::Mark { snapshot: end });
+        send(&ServerEvent::Mark { snapshot: end });
     } else {
         output::print_json(&ServerCounters::between(&ready, None, &ready, &end).totals)?;
     }
@@ -281,8 +281,8 @@ fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListe
     Ok((server, listener))
 }
 
-fn ready_event(server: &Server) -> Event {
-    Event::Ready {
+fn ready_event(server: &Server) -> ServerEvent {
+    ServerEvent::Ready {
         address: server.address().clone(),
         ports: server.ports().cloned(),
         certificates: server.certificates().map(str::to_owned),
@@ -363,7 +363,7 @@ fn for_runner(sender: Sender<Message>, messages: &Receiver<Message>) -> anyhow::
 /// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
 fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> anyhow::Result<()> {
-    send(&Event::Ready {
+    send(&ServerEvent::Ready {
         address: server.address.clone(),
         ports: None,
         certificates: None,
@@ -371,7 +371,7 @@ fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> a
     });
     loop {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
+            Message::Line(line) if line == "mark" => send(&ServerEvent::Mark { snapshot: server.snapshot() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
             // The message is about an earlier attempt, whose port was in use.
             Message::Ended if !server.has_ended() => {}
@@ -390,10 +390,10 @@ fn watch(config: &TargetConfig, messages: &Receiver<Message>) -> anyhow::Result<
         Err(reason) => bail!("the server has ended: {reason}"),
     };
     let (address, ports) = (config.address.clone(), config.ports.clone());
-    send(&Event::Ready { address, ports, certificates: None, snapshot: snapshot()? });
+    send(&ServerEvent::Ready { address, ports, certificates: None, snapshot: snapshot()? });
     loop {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: snapshot()? }),
+            Message::Line(line) if line == "mark" => send(&ServerEvent::Mark { snapshot: snapshot()? }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
             Message::EndOfInput | Message::Stop | Message::Ended => return Ok(()),
         }
@@ -420,8 +420,8 @@ fn serve_own(config: &ServeConfig, messages: &Receiver<Message>) -> anyhow::Resu
     send(&ready_event(&server));
     while !server.has_ended() {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
-            Message::Line(line) if line == "moved" => send(&Event::Moved { moved: server.moved() }),
+            Message::Line(line) if line == "mark" => send(&ServerEvent::Mark { snapshot: server.snapshot() }),
+            Message::Line(line) if line == "moved" => send(&ServerEvent::Moved { moved: server.moved() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark` or `moved`"),
             Message::EndOfInput | Message::Stop | Message::Ended => break,
         }
@@ -430,7 +430,7 @@ fn serve_own(config: &ServeConfig, messages: &Receiver<Message>) -> anyhow::Resu
 }
 
 /// Sends an event. Ignores a closed pipe, because the end of standard input stops the server.
-fn send(event: &Event) {
+fn send(event: &ServerEvent) {
     let _ = output::print_line(event);
 }
 
@@ -462,4 +462,50 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn refused_server_names_a_remedy() {
+        for (flags, words) in [
+            ("--packet 1KiB", "add --service stream"),
+            ("--folder /tmp", "--folder: only http serves files"),
+            ("--service http --folder /none", "/none: No such file or directory"),
+            ("--listen unix:no/such/folder", "No such file"),
+            ("--listen unix:s --arch mt-pool:4 --accept reuseport", "choose shared or exclusive"),
+            ("--listen unix:s --arch io_uring-zc", "choose another mechanism"),
+            ("--tls --service udp", "the service `udp` has no TLS; omit --tls"),
+            ("--tls --service stream", "the service `stream` has no TLS; omit --tls"),
+            ("--tls-cert /none --tls-key /none", "cannot use TLS: /none: No such file"),
+            ("--datagram-batch 8", "only `udp` has datagrams"),
+            ("--busy-poll 50us", "cannot poll loopback"),
+            ("--arch epoll --stall every=1s,for=10ms", "`sped` has no network threads to stall"),
+            ("--arch symped:1000 --accept reuseport-cpu", "gives each connection to the worker of a CPU"),
+            ("--service udp --arch io_uring --datagram-batch 8", "`io_uring` cannot batch datagrams"),
+            ("--service udp --arch epoll --accept reuseport", "one thread accepts for all"),
+            ("--service udp --arch symped:2 --accept reuseport-cpu", "choose reuseport"),
+            (
+                "--service udp --arch symped:2 --accept reuseport --stall every=1s,for=10ms",
+                "cannot stall a server of `udp`",
+            ),
+        ] {
+            let Line { args } = Line::try_parse_from(format!("serve {flags}").split(' ')).unwrap();
+            // A server that starts nevertheless stops at once.
+            let (sender, messages) = mpsc::channel();
+            sender.send(Message::Stop).unwrap();
+            let Err(error) = for_user(&args, &messages) else { panic!("{flags}: not refused") };
+            assert!(format!("{error:#}").contains(words), "{flags}: {error:#}");
+        }
+    }
 }

@@ -118,9 +118,12 @@ mod tests {
         assert_eq!(weight("cpu"), AdviseWeight { figure: GateFigure::Cpu, weight: 1.0 });
         let limit = |text: &str| text.parse::<Limit>().unwrap().0.value;
         assert_eq!(["p99=2ms", "cpu=10us", "memory=1KiB", "rate=5k"].map(limit), [2e6, 1e4, 1024.0, 5e3]);
-        for (text, words) in
-            [("p98", "did you mean"), ("errors", "expected one of"), ("p99*0", "above 0"), ("p99*x", "p99*2")]
-        {
+        for (text, words) in [
+            ("p98", "did you mean"),
+            ("errors", "expected one of p50, p90, p95, p99, rate, cpu, memory"),
+            ("p99*0", "above 0"),
+            ("p99*x", "p99*2"),
+        ] {
             let error = text.parse::<Weight>().unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
         }

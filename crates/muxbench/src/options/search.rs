@@ -33,7 +33,7 @@ pub struct SearchArgs {
     /// Half width of the final interval, as a share of the result [default: 5%; overload 10%]
     #[arg(long, value_name = "SHARE")]
     precision: Option<Share>,
-    /// Longest search [default: 10min; overload 3min]
+    /// Longest search [default: 5min; overload 3min]
     ///
     /// No probe starts later. For all searches together; `capacity --resume` may change it
     #[arg(long, value_name = "TIME")]

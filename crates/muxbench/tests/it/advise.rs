@@ -1,4 +1,4 @@
-//! Races: their answer, the experiment that confirms it, and wrong input.
+//! Races: their answer, the experiment that confirms it, and its input.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -74,32 +74,6 @@ fn race_has_an_answer_and_an_experiment_that_confirms_it() {
     assert!(servers.contains(&winner) && servers.len() >= 2, "{servers:?}");
 }
 
-fn wrong_input_of_a_race_names_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("broken.toml"), "[workload]\nconection = 3\n").unwrap();
-    for (flags, words) in [
-        ("--objective p98", "did you mean"),
-        ("--objective p50,p50", "name each figure once"),
-        ("--objective errors", "expected one of p50, p90, p95, p99, rate, cpu, memory"),
-        ("--objective p50*0", "a number above 0"),
-        ("--limit p99", "as in p99=2ms"),
-        ("--limit p99=2", "such as"),
-        ("--arch epoll", "a race needs two servers"),
-        ("--connections 1,2 --arch epoll,mt", "a race has one workload, and this experiment has 2"),
-        ("--ports 10,20 --service udp --arch epoll,mt", "give one value of --connections, --ports"),
-        ("--busy-poll off,50us --arch epoll,mt", "--busy-poll: a race has one server of each architecture"),
-        ("--accept shared,reuseport", "--accept: a race has one server of each architecture"),
-        ("--placebo", "--placebo: a race"),
-        ("--distributed", "--distributed: a race runs on this host"),
-        ("broken.toml", "did you mean `connections`?"),
-        ("missing.toml", "neither a file nor a preset"),
-        ("--resume missing", "cannot resume missing"),
-    ] {
-        let (code, out, err) = advise(folder.path(), &flags.split(' ').collect::<Vec<_>>());
-        assert!(matches!(code, Some(1 | 2)) && err.contains(words) && out.is_empty(), "{flags}: {code:?} {out}\n{err}");
-    }
-}
-
 /// A second read of standard input would find no experiment, and fail with another error.
 fn piped_experiment_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,6 +93,5 @@ fn piped_experiment_is_read_once() {
 
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(race_has_an_answer_and_an_experiment_that_confirms_it));
-    cases.once(case!(wrong_input_of_a_race_names_a_remedy));
     cases.once(case!(piped_experiment_is_read_once));
 }

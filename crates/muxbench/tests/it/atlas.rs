@@ -1,4 +1,4 @@
-//! Decision maps: races that do not fit, the rest with more time, pages of one and of several folders, and wrong input.
+//! Decision maps: races that do not fit, the rest with more time, and pages of one and of several folders.
 
 use std::path::Path;
 
@@ -43,31 +43,6 @@ fn map_grows_with_its_budget_and_merges() {
     assert!(folder.path().join("both.html").exists());
 }
 
-fn wrong_input_of_a_map_names_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    for (flags, words) in [
-        (&*format!("{SMALL} --budget 1s"), "try --budget "),
-        ("--connections 10 --active 1 --rate 100 --response 1B --simulated-work none", "or try `muxbench advise`"),
-        ("--placebo", "--placebo: a race"),
-        ("--accept shared,reuseport --print-plan", "--accept: a race has one server of each architecture"),
-        ("--busy-poll off,50us --print-plan", "--busy-poll: a race has one server of each architecture"),
-        ("--connections 10,20 --arch epoll --print-plan", "a race needs two servers"),
-        ("--merge .", "contains no races"),
-        ("--resume .", "contains no races"),
-        ("--budget 1", "such as"),
-    ] {
-        let (code, out, err) = atlas(folder.path(), flags);
-        assert!(matches!(code, Some(1 | 2)) && err.contains(words) && out.is_empty(), "{flags}: {code:?} {out}\n{err}");
-    }
-    let left: Vec<_> = std::fs::read_dir(folder.path().join("results")).into_iter().flatten().flatten().collect();
-    assert!(left.is_empty(), "a map that cannot begin leaves nothing: {left:?}");
-    let flags = ["compare", "--response", "1B,2B"];
-    let output = muxbench().args(flags).current_dir(folder.path()).output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(err.contains("--response has 2 values; give one") && err.contains("try `muxbench atlas`"), "{err}");
-}
-
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(map_grows_with_its_budget_and_merges));
-    cases.once(case!(wrong_input_of_a_map_names_a_remedy));
 }

@@ -67,6 +67,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("--connections 10000 ", "--connections 64 ", ""),
     ("--idle 5000 ", "--idle 50 ", ""),
     ("--to 20000 ", "--from 8 --to 40 ", ""),
+    ("--at-rate 10000 ", "--at-rate 400 --from 8 --to 40 ", ""),
     ("-z 10s --repeats 5 ", "", ""),
     ("--arch all --budget 3h ", "", ""),
     ("--trace-length 10min ", "--trace-length 200ms ", ""),
@@ -81,6 +82,20 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("--full ", "takes hours; the same commands without the flag begin their runs"),
     ("run examples/servers/", "needs servers of other projects; `examples.rs` and `others.rs` run these files"),
     ("doctor --clean ", "ends what other tests leave for a while; `lab.rs` and `others.rs` run it"),
+    ("serve --control ", "the runner starts it and exchanges lines of JSON with it"),
+];
+
+/// The start of commands of other programs in blocks, and why tests do not run them.
+const OTHERS: &[(&str, &str)] = &[
+    ("cargo install ", "the tests run the program that cargo built for them"),
+    ("cargo run -p ", "tests of the crates run their examples"),
+    ("cargo test ", "part of `cargo xtask test`"),
+    ("podman run ", "needs a published image; tests of `xtask/src/package` read the image"),
+    ("tcpdump ", "needs root; the sandbox has a capture"),
+    ("taskset ", "starts the reader's server; the sandbox starts its own"),
+    ("sudo taskset ", "starts the reader's nginx; the sandbox starts a server in its place"),
+    ("jq ", "reads the JSON, whose form `schemas.rs` checks"),
+    ("redis-benchmark ", "needs Redis; `redis.rs` runs it"),
 ];
 
 /// An experiment of a second.
@@ -100,6 +115,7 @@ fn book_builds_and_its_links_lead_to_pages() {
         ("index.html", "the highest rate within a limit"),
         ("docs/reference/commands.html", "--print-experiment"),
         ("docs/reference/experiments.html", "requests-per-connection"),
+        ("docs/reference/results.html", "\"../../schemas/gate.json\""),
         ("schemas/run.json", "rate_achieved_per_s"),
     ] {
         assert!(fs::read_to_string(pages.join(page)).unwrap().contains(text), "{page}");
@@ -153,6 +169,7 @@ impl Sandbox {
         let of_paper = testkit::run_of_experiment("kawai2008-minimised");
         for (name, mut run) in [
             ("THERE", testkit::advise_run(20)),
+            ("results/TIME-atlas/001", testkit::advise_run(20)),
             ("results/HERE", testkit::advise_run(30)),
             ("results/mine", of_paper.clone()),
             ("results/five-hosts", of_paper),
@@ -163,6 +180,9 @@ impl Sandbox {
             run.header.started_at = "2001-01-01T00:00:00Z".into();
             store(&self.folder.path().join(name), &run);
         }
+        let gate = report::GateReport::of(&testkit::gate_run(100)).unwrap();
+        let entry = report::model::gate_history::GateEntry::new(&gate, Some("build-16"));
+        fs::write(self.folder.path().join("gate.jsonl"), serde_json::to_string(&entry).unwrap() + "\n").unwrap();
     }
 
     /// Returns the words of a short form of a command that can run here. Starts the servers that it names.
@@ -187,7 +207,7 @@ impl Sandbox {
         let mut words: Vec<String> = line.lines().map(str::to_owned).collect();
         for &(commands, flags, value) in SHORTER {
             let has = |list: &str, word: &str| list.split(' ').any(|it| it == word);
-            if has(commands, &words[0]) && !words.iter().any(|word| has(flags, word)) {
+            if has(commands, &words[0]) && !words.iter().any(|word| has(flags, word) || word == "--resume") {
                 let flag = flags.split(' ').next().unwrap();
                 words.extend([flag, value].map(str::to_owned));
             }
@@ -203,9 +223,10 @@ impl Sandbox {
         let url = observed.map(|server| format!("http://{}/", server.address));
         let client = url.map(|url| observe::begin_load(&format!("{url} --connections 8 --rate 400")));
         // SIGTERM ends a server, and stops a run of minutes.
+        let is_stopped = name == "reproduce" || name == "run" && words.iter().any(|word| word == "--quick");
         let seconds = match name {
             "serve" => "3",
-            "reproduce" => "5",
+            _ if is_stopped => "5",
             _ => "600",
         };
         let mut command = Command::new("timeout");
@@ -225,12 +246,12 @@ impl Sandbox {
         let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let code = output.status.code();
         let has_good_code = match name {
-            "reproduce" => code == Some(130),
+            _ if is_stopped => code == Some(130),
             "gate" => matches!(code, Some(0..=2)),
             // 3: a busy machine may delay the client.
             _ => matches!(code, Some(0 | 3)),
         };
-        let may_print_nothing = words.iter().any(|word| ["--html", "--figures", "reproduce"].contains(&&**word));
+        let may_print_nothing = is_stopped || words.iter().any(|word| ["--html", "--figures"].contains(&&**word));
         // Other servers of the same run may be valid.
         let has_failed_server = out.lines().any(|line| line.starts_with("exec:") && line.contains(" failed: "));
         let is_done = has_good_code && (may_print_nothing || !out.is_empty()) && !has_failed_server;
@@ -258,9 +279,15 @@ fn shown_with(wanted: impl Fn(&Shown) -> bool) -> Vec<Shown> {
     commands::of_documents().unwrap().into_iter().filter(|it| it.program == "muxbench" && wanted(it)).collect()
 }
 
+/// Returns whether a command can run. In the text, a name alone is a mention, and words in capital letters are placeholders.
+fn is_complete(shown: &Shown) -> bool {
+    let arguments = &shown.arguments;
+    shown.place != Place::Text || arguments.len() > 1 && !arguments.iter().any(|word| commands::is_placeholder(word))
+}
+
 fn comparisons_of_documents_are_valid() {
     let sandbox = Sandbox::new();
-    let shown = shown_with(|it| it.place != Place::Text && it.arguments[0] == "compare");
+    let shown = shown_with(|it| is_complete(it) && it.arguments[0] == "compare");
     assert!(shown.len() > 20, "only {} comparisons", shown.len());
     for shown in shown {
         let words = shown.arguments.iter().filter(|word| *word != PRINT).map(String::as_str).chain([PRINT]);
@@ -276,10 +303,22 @@ fn marked_commands_of_documents_run() {
 }
 
 fn tables_of_commands_have_no_unused_rows() {
-    let shown = shown_with(|it| it.place != Place::Text);
+    let shown = shown_with(is_complete);
     for part in CHANGES.iter().map(|row| row.0).chain(NOT_RUN.iter().map(|row| row.0)) {
         assert!(shown.iter().any(|it| line(it).contains(&lines(part))), "no command has `{part}`; remove its row");
     }
+}
+
+fn other_programs_in_blocks_are_listed() {
+    let mut unused: Vec<&str> = OTHERS.iter().map(|row| row.0).collect();
+    let is_other = |it: &Shown| it.place != Place::Text && !["muxbench", "xtask"].contains(&&*it.program);
+    for shown in commands::of_documents().unwrap().into_iter().filter(is_other) {
+        let line = format!("{} {} ", shown.program, shown.arguments.join(" "));
+        let is_listed = OTHERS.iter().any(|(start, _)| line.starts_with(start));
+        assert!(is_listed, "{}: nothing runs `{line}`; add a row to OTHERS", shown.source);
+        unused.retain(|start| !line.starts_with(start));
+    }
+    assert!(unused.is_empty(), "no block has {unused:?}; remove their rows");
 }
 
 /// Returns the document that shows a command.
@@ -287,10 +326,9 @@ fn document(shown: &Shown) -> &str {
     shown.source.rsplit_once(':').map_or(shown.source.as_str(), |(document, _)| document)
 }
 
-/// Returns the documents that show commands in blocks.
+/// Returns the documents with commands that can run.
 fn documents() -> Vec<String> {
-    let mut documents: Vec<String> =
-        shown_with(|it| it.place != Place::Text).iter().map(|it| document(it).to_owned()).collect();
+    let mut documents: Vec<String> = shown_with(is_complete).iter().map(|it| document(it).to_owned()).collect();
     documents.dedup();
     documents
 }
@@ -299,11 +337,12 @@ fn commands_of_document_run(name: &str) {
     let may_run = |it: &Shown| {
         let line = line(it);
         let is_left_out = NOT_RUN.iter().any(|(part, _)| line.contains(&lines(part)));
-        !is_left_out && (!line.contains("--network\nlab") || lab::may_make_labs())
+        let needs_lab = ["--network\nlab", "run\nkawai2008-synchronisation"].iter().any(|part| line.contains(part));
+        !is_left_out && (!needs_lab || lab::may_make_labs())
     };
     let mut sandbox = Sandbox::new();
     sandbox.add_runs();
-    sandbox.run_all(&shown_with(|it| it.place != Place::Text && document(it) == name && may_run(it)));
+    sandbox.run_all(&shown_with(|it| is_complete(it) && document(it) == name && may_run(it)));
 }
 
 pub fn cases(cases: &mut Cases) {
@@ -311,5 +350,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(comparisons_of_documents_are_valid));
     cases.once(case!(marked_commands_of_documents_run));
     cases.once(case!(tables_of_commands_have_no_unused_rows));
+    cases.once(case!(other_programs_in_blocks_are_listed));
     cases.every_of(documents, case!(commands_of_document_run));
 }

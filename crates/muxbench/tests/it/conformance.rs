@@ -513,25 +513,6 @@ fn crashed_child_frees_its_connection_slots() {
     assert_eq!(totals["crashed"], 3);
 }
 
-fn infeasible_architecture_states_its_reason() {
-    let binary = env!("CARGO_BIN_EXE_muxbench");
-    for (flags, reason) in [
-        ("--arch epoll --accept shared", "one thread accepts for all"),
-        ("--arch mp-prefork --accept single", "it does not pass descriptors between processes"),
-        ("--arch epoll --stall every=1s,for=10ms", "`sped` has no network threads to stall"),
-        ("--arch mt-pool:4 --accept hermes", "the kernel steers connections only to network threads"),
-        ("--arch symped:65 --accept hermes", "it steers to at most 64 network threads"),
-        ("--arch symped:1000 --accept reuseport-cpu", "gives each connection to the worker of a CPU"),
-        ("--arch mt-pool:100", "100 threads need 124 descriptors, which exceeds the limit of 64"),
-        ("--arch mt-pool:40 --accept exclusive", "40 threads need 104 descriptors, which exceeds the limit of 64"),
-    ] {
-        let script = format!("ulimit -n 64; exec {binary} serve {flags}");
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && printed.contains(reason), "{flags}: {printed}");
-    }
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.each(case!(each_request_gets_a_whole_response));
@@ -574,5 +555,4 @@ pub fn cases(cases: &mut Cases) {
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_stops_while_connections_wait));
     cases.pools(&["mp-prefork:2"], case!(crashed_prefork_child_is_replaced_and_counted));
     cases.once(case!(crashed_child_frees_its_connection_slots));
-    cases.once(case!(infeasible_architecture_states_its_reason));
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use harness::model::VerdictKind;
 
 use crate::cases::{Cases, case};
-use crate::common::{ROOT, muxbench, prepared};
+use crate::common::{ROOT, assert_interleaved, muxbench, prepared};
 
 /// Runs an example briefly. Every server must respond without errors, and no file may be left.
 fn assert_runs(name: &str, servers: usize) {
@@ -25,9 +25,10 @@ fn assert_runs(name: &str, servers: usize) {
     run.args(["run", "--allow-exec", "--quiet", "--output"]).arg(folder.path().join("here")).arg(&file);
     let output = run.current_dir(ROOT).env("PATH", path).env("TMPDIR", &temporary).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
-    let records = harness::store::read(&folder.path().join("here")).unwrap().records;
-    assert_eq!(records.len(), servers);
-    for record in &records {
+    let run = harness::store::read(&folder.path().join("here")).unwrap();
+    assert_eq!(run.records.len(), servers);
+    assert_interleaved(&run);
+    for record in &run.records {
         let name = &record.trial.architecture;
         assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
         let load = record.load.as_ref().unwrap();

@@ -96,24 +96,6 @@ fn gate_of_one_architecture_shows_its_noise() {
     assert!(out.contains("Gate: epoll (placebo) against epoll"), "{out}");
 }
 
-fn failure_has_the_code_of_an_undecided_gate() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("broken.jsonl"), "{}\n").unwrap();
-    for (builds, flags, words) in [
-        (["epoll", "epol"], "", "did you mean `epoll`?"),
-        (["epoll", "mt"], "--arch poll", "--arch: a gate compares OLD with NEW"),
-        (["epoll", "mt"], "--exec it=x", "exec:it is neither OLD nor NEW"),
-        (["epoll", "mt"], "--history broken.jsonl", "line 1 is no result of a gate"),
-        (["epoll", "mt"], "--limit p50=5", "such as"),
-        (["tcp://127.0.0.1:1", "mt"], "", "127.0.0.1:1"),
-        (["epoll", "mt"], "--placebo", "give the same build twice"),
-        (["mt-pool", "mt-pool"], "--accept shared,reuseport", "--accept: a gate compares two servers"),
-    ] {
-        let (code, out, err) = gate(folder.path(), builds, flags);
-        assert!(code == Some(2) && err.contains(words) && out.is_empty(), "{flags}: {code:?} {out}\n{err}");
-    }
-}
-
 /// Returns series of different lengths with changes of their level, and with noise.
 fn series() -> Vec<Vec<f64>> {
     let mut state = 1u64;
@@ -202,7 +184,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(slower_build_fails_and_faster_build_passes));
     cases.once(case!(build_that_does_not_start_fails));
     cases.once(case!(gate_of_one_architecture_shows_its_noise));
-    cases.once(case!(failure_has_the_code_of_an_undecided_gate));
     cases.once(case!(shifts_are_those_of_apache_otava));
     cases.once(case!(action_reports_the_outcome_of_its_gate));
 }

@@ -4,14 +4,13 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::Output;
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, eventually, muxbench, peer, text};
+use crate::common::{Serve, eventually, peer, text};
 use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
@@ -427,22 +426,6 @@ fn folder_is_served_from_memory(architecture: Architecture) {
     assert_eq!(get(&serve, "/bytes/5").0, 404, "{architecture}");
 }
 
-/// Returns the error of `serve` for a folder that it cannot serve.
-fn error_of_serving(folder: &Path) -> String {
-    let output = muxbench().args(["serve", "--service", "http", "--folder"]).arg(folder).output().unwrap();
-    assert!(!output.status.success());
-    text(&output.stderr)
-}
-
-fn unservable_folder_is_rejected_with_its_path() {
-    let folder = folder();
-    symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
-    let printed = error_of_serving(folder.path());
-    assert!(printed.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{printed}");
-    let printed = error_of_serving(&folder.path().join("none"));
-    assert!(printed.contains("none: No such file or directory"), "{printed}");
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.kinds(SERVICE, case!(http_tools_end_without_errors));
@@ -459,5 +442,4 @@ pub fn cases(cases: &mut Cases) {
     cases.named(&["mt-pool:1", "mp-prefork:1"], case!(refused_client_frees_its_worker_despite_disabled_limits));
     let models = ["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"];
     cases.named(&models, case!(folder_is_served_from_memory));
-    cases.once(case!(unservable_folder_is_rejected_with_its_path));
 }

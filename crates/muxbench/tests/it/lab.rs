@@ -3,8 +3,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
-use crate::common::{TIMEOUT, children_of, is_alive, muxbench, skipped};
+use crate::common::{TIMEOUT, as_nobody, children_of, is_alive, muxbench, muxbench_for_all_users, skipped};
 use harness::netns::conditions::{HostCapabilities, choose};
 use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
@@ -458,21 +456,11 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
 }
 
 fn plan_without_root_names_the_missing_privilege() {
-    // Any user may enter the folder and run the copy.
     let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (program, experiment) = (folder.path().join("muxbench"), folder.path().join("x.toml"));
-    // Another process makes the copy, so that no concurrently forked process holds it open for writing.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_muxbench")).arg(&program).status().unwrap();
-    assert!(copied.success());
-    let output = muxbench().args(["compare", "--network", "lab", "--delay", "1ms", "--print-experiment"]).output();
-    fs::write(&experiment, output.unwrap().stdout).unwrap();
-    let mut plan = Command::new(&program);
-    plan.arg("plan").arg(&experiment);
-    if rustix::process::geteuid().is_root() {
-        plan.uid(65_534).gid(65_534);
-    }
-    let output = plan.output().unwrap();
+    let program = muxbench_for_all_users(folder.path());
+    let experiment = folder.path().join("x.toml");
+    fs::write(&experiment, "architectures = \"epoll\"\n[network]\ndelay = \"1ms\"\n").unwrap();
+    let output = as_nobody(&program).arg("plan").arg(&experiment).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("infeasible") && printed.contains("run as root"), "{printed}");
 }

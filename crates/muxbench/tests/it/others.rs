@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
 use crate::common::{
-    ExternalServer, ROOT, TIMEOUT, eventually, exchange, is_alive, muxbench, persistent_command, prepared, skipped,
-    text,
+    ExternalServer, ROOT, TIMEOUT, assert_interleaved, eventually, exchange, is_alive, muxbench, persistent_command,
+    prepared, skipped, text,
 };
 use harness::model::{TrialRecord, VerdictKind};
 use harness::spec::Experiment;
@@ -79,6 +79,7 @@ fn example_servers_are_measured_and_leave_nothing() {
     let file = experiment(&commands, 1, "1s", &more).replace("connections = 10", "connections = 40");
     let (records, output) = records(folder.path(), &file);
     assert_eq!(records.len(), commands.len());
+    assert_interleaved(&harness::store::read(&folder.path().join("here")).unwrap());
     for record in &records {
         let name = &record.trial.architecture;
         let load = record.load.as_ref().unwrap_or_else(|| panic!("{name}: {}", record.verdict.reason));
@@ -133,6 +134,9 @@ fn example_servers_speak_streams_and_http() {
         let folder = tempfile::tempdir().unwrap();
         let (records, _) = records(folder.path(), &toml::to_string(&experiment).unwrap());
         assert_eq!(records.len(), experiment.architectures.0.len());
+        if name == "http" {
+            assert_interleaved(&harness::store::read(&folder.path().join("here")).unwrap());
+        }
         for record in &records {
             let server = format!("{name}, {}", record.trial.architecture);
             let load = record.load.as_ref().unwrap_or_else(|| panic!("{server}: {}", record.verdict.reason));

@@ -80,32 +80,8 @@ fn search_finds_the_capacity_first() {
     assert!(out.contains(">= 200") && out.contains("epoll: the capacity is only a lower bound"), "{out}");
 }
 
-fn wrong_flags_fail_with_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    for (flags, code, words) in [
-        ("--arch epoll", 2, "give the capacity with --capacity RATE"),
-        ("--capacity 400 --p99 1ms", 2, "omit the flags of the search"),
-        ("--capacity 400 --explain", 2, "try `muxbench compare --explain`"),
-        ("--capacity 400 --pulse 0", 2, "expected a number above 0, such as 1.5"),
-        ("--capacity 400 --pulse 0.5", 1, "above that before the pulse, --base 0.7; try 1.4"),
-        ("--capacity 400 --pulse-length 150ms", 1, "expected a multiple of 100ms; try 200ms"),
-        ("--capacity 400 --after 10min", 1, "together more than 100s"),
-        ("--capacity 400 --schedule closed", 1, "try an open-loop schedule"),
-        ("--capacity 400 --requests-per-connection 2", 1, "only requests over lasting connections"),
-        ("--capacity 400 --retry-budget 10%", 2, "--retries"),
-        ("--capacity 400 --retries 11", 1, "client.retries: more than 10 retries"),
-        ("--capacity 100M", 1, "the limit of memory"),
-    ] {
-        let (actual, out, err) = run(folder.path(), &format!("overload --connections 8 {flags}"));
-        assert!(actual == Some(code) && err.contains(words), "{flags}: {actual:?} {out}\n{err}");
-    }
-    let (code, _, err) = run(folder.path(), "load tcp://127.0.0.1:1 --retries 1");
-    assert!(code == Some(1) && err.contains("add request-timeout, such as 1s"), "{err}");
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(given_capacity_makes_one_trial_of_each_server));
     cases.once(case!(search_finds_the_capacity_first));
-    cases.once(case!(wrong_flags_fail_with_a_remedy));
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use load::Sample;
 use xtask::package::{About, Contents, PROCESSORS, deb, read_folder, wheel};
 
 use crate::cases::{Cases, case};
@@ -77,6 +78,10 @@ fn wheel_installs_program_and_reads_runs_into_frames() {
     let (run, installed) = (folder.path().join("run"), folder.path().join("installed"));
     let made_up = testkit::run();
     store(&run, &made_up);
+    let samples = harness::store::samples_path(&run, 0);
+    fs::create_dir_all(samples.parent().unwrap()).unwrap();
+    let sample = Sample { planned_ns: 1_000, sent_ns: 3_000, complete_ns: 10_000, ..Sample::UNKNOWN };
+    harness::samples::write(&samples, &[sample], &[]).unwrap();
     let processor = PROCESSORS.iter().find(|it| it.name == std::env::consts::ARCH).expect("a known processor");
     let file = folder.path().join(wheel::file_name(&about(), *processor));
     fs::write(&file, wheel::wheel(&about(), *processor, &program())).unwrap();
@@ -93,6 +98,9 @@ fn wheel_installs_program_and_reads_runs_into_frames() {
     let expected: Vec<u64> =
         made_up.records.iter().map(|it| it.load.as_ref().map_or(0, |load| load.service.distribution.p90_ns)).collect();
     assert_eq!(read["p90_ns"], serde_json::json!(expected));
+    assert_eq!(read["samples"], serde_json::json!([[2_000, 7_000, 9_000]]));
+    assert_eq!(read["host"], serde_json::json!(made_up.header.host));
+    assert_eq!(read["load"], serde_json::json!(made_up.records[0].load));
     assert_eq!(read["damaged"], "cannot read trial 0");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::cases::{Cases, case};
-use crate::common::{json, muxbench, store, text};
+use crate::common::{assert_interleaved, json, muxbench, store, text};
 
 /// Flags of short trials, with 2 ms of simulated work per request: the server handles at most 500 requests per second.
 const SMALL: &[&str] = &[
@@ -101,12 +101,11 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
 fn sweeps_of_sessions_and_datagrams_have_all_columns() {
     let folder = tempfile::tempdir().unwrap();
     let traffics: [(&[&str], bool); 2] = [
-        (&["--requests-per-connection", "2", "--connections", "10"], true),
-        (&["--service", "udp", "--ports", "10"], false),
+        (&["--arch", "epoll", "--rate", "100", "--requests-per-connection", "2", "--connections", "10"], true),
+        (&["--arch", "epoll,mt", "--rate", "1000", "--service", "udp", "--ports", "10", "--output", "udp"], false),
     ];
     for (traffic, connects) in traffics {
-        let sweep =
-            ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "500ms", "--ramp", "0", "--warm-up", "50ms"];
+        let sweep = ["sweep", "--measure", "500ms", "--ramp", "0", "--warm-up", "50ms"];
         // A client that spins would take CPU time from other tests.
         let more = ["--cool-down", "300ms", "--pacing", "sleep-spin", "--quiet", "--tsv", "steps.tsv"];
         run(folder.path(), &[&sweep[..], &more, traffic].concat(), &[0, 3]);
@@ -120,6 +119,7 @@ fn sweeps_of_sessions_and_datagrams_have_all_columns() {
             "{tsv}"
         );
     }
+    assert_interleaved(&harness::store::read(&folder.path().join("udp")).unwrap());
 }
 
 fn capacity_is_below_the_computed_limit() {
@@ -193,15 +193,12 @@ fn search_out_of_time_resumes_up_to_its_highest_rate() {
     run(folder.path(), &[&capacity[..], &phases, &more].concat(), &[0, 3]);
     let stored = || harness::store::read(&folder.path().join("here")).unwrap();
     assert_eq!(stored().records.len(), 1, "no probe starts after the first");
-    let resume = ["capacity", "--resume", "here", "--quiet"];
-    run(folder.path(), &resume, &[0, 3]);
-    assert_eq!(stored().records.len(), 1, "no probe starts after the time limit");
-    run(folder.path(), &[&resume[..], &["--time-max", "20s"]].concat(), &[0, 3]);
+    let resume = ["capacity", "--resume", "here", "--time-max", "20s", "--quiet", "--json"];
+    let whole = json(&run(folder.path(), &resume, &[0, 3]));
     let resumed = stored();
     assert!(resumed.records.len() > 1, "the search continues");
     let harness::model::Strategy::Capacity(question) = resumed.header.strategy else { panic!("the run is a search") };
     assert_eq!(question.time_max_ns, 20_000_000_000, "the new time limit is stored");
-    let whole = json(&run(folder.path(), &["report", "here", "--json"], &[0]));
     let row = &whole["capacity"]["rows"][0];
     // Only a machine that is too busy for 200 requests/s ends the search in another way.
     if row["ended"] == "all-met" {
@@ -209,13 +206,6 @@ fn search_out_of_time_resumes_up_to_its_highest_rate() {
     } else {
         assert_ne!(row["ended"], "precise", "{row}");
     }
-
-    let refused = [&resume[..], &["--precision", "2%"]].concat();
-    let error = text(&run(folder.path(), &refused, &[2]).stderr);
-    assert!(error.contains("--precision cannot be used with --resume"), "{error}");
-    store(&folder.path().join("other"), &testkit::sweep_run());
-    let error = text(&run(folder.path(), &["capacity", "--resume", "other", "--time-max", "1h"], &[1]).stderr);
-    assert!(error.contains("other: --time-max: the run is no search"), "{error}");
 }
 
 /// Adds the cases of this file.

@@ -10,7 +10,6 @@ use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
 use crate::common::{Serve, TIMEOUT, eventually, load, muxbench, store, text};
-use harness::store::Store;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 use server::Architecture;
@@ -186,19 +185,6 @@ fn results_are_not_writable_by_others_with_umask_0() {
     }
 }
 
-fn folder_writable_by_others_is_rejected_for_results() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = folder.path().join("open");
-    fs::create_dir(&open).unwrap();
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-    let run = testkit::run();
-    let error = Store::create(&open, &run.header).unwrap_err().to_string();
-    assert!(error.contains("is writable by others"), "{error}");
-    assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "the folder stays empty");
-    // A new folder inside it belongs to this user, so it is accepted.
-    Store::create(&open.join("run"), &run.header).unwrap();
-}
-
 fn stored_escapes_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let run = testkit::hostile(testkit::run());
@@ -272,7 +258,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(server_advertises_its_service_on_the_next_port));
     cases.once(case!(no_path_leads_out_of_a_served_folder));
     cases.once(case!(results_are_not_writable_by_others_with_umask_0));
-    cases.once(case!(folder_writable_by_others_is_rejected_for_results));
     cases.once(case!(stored_escapes_do_not_reach_the_terminal));
     cases.once(case!(advertised_sizes_take_no_memory_of_the_client));
 }

@@ -1,7 +1,7 @@
 //! TLS on both ends: servers of each kind of loop with OpenSSL and with `load`, and whole runs.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use server::Architecture;
@@ -84,32 +84,16 @@ fn each_service_with_connections_has_tls() {
     }
 }
 
-fn error_of(args: &[&str]) -> String {
-    // `load` stores its run in the current folder.
-    let folder = tempfile::tempdir().unwrap();
-    let output = muxbench().args(args).current_dir(folder.path()).stdout(Stdio::null()).output().unwrap();
-    assert!(!output.status.success(), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn unusable_tls_is_rejected_with_a_remedy() {
-    for (args, words) in [
-        ("serve --tls --service udp", "the service `udp` has no TLS; omit --tls"),
-        ("serve --tls --service stream", "the service `stream` has no TLS; omit --tls"),
-        ("compare --tls --arch epoll --service udp", "workload.tls: datagrams have no TLS; remove it"),
-        ("compare --tls --arch epoll --service stream", "workload.tls: streams measure the bandwidth of plain text"),
-        ("serve --tls-cert a", "--tls-key <FILE>"),
-        ("serve --tls-cert /none --tls-key /none", "cannot use TLS: /none: No such file"),
-    ] {
-        let error = error_of(&args.split(' ').collect::<Vec<_>>());
-        assert!(error.contains(words), "{args}: {error}");
-    }
+fn server_with_tls_needs_a_client_with_tls() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 128, 128, &["--tls"], None);
     let address = serve.address.to_string();
-    let error = error_of(&["load", "--target", &address]);
-    assert!(error.contains("the server uses TLS: add --tls with --cacert FILE, or --insecure"), "{error}");
-    let error = error_of(&["load", "--target", &address, "--tls"]);
-    assert!(error.contains("--cacert FILE"), "{error}");
+    for (flags, words) in
+        [(&[][..], "the server uses TLS: add --tls with --cacert FILE, or --insecure"), (&["--tls"], "--cacert FILE")]
+    {
+        let output = load().args(["--target", &address]).args(flags).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(words), "{error}");
+    }
 }
 
 fn compared_servers_are_trusted_without_flags() {
@@ -126,6 +110,6 @@ pub fn cases(cases: &mut Cases) {
     cases.kinds(FIXED, case!(openssl_passes));
     cases.named(&["mp", "seda:2+4/epoll"], case!(short_lived_connections_resume_sessions));
     cases.once(case!(each_service_with_connections_has_tls));
-    cases.once(case!(unusable_tls_is_rejected_with_a_remedy));
+    cases.once(case!(server_with_tls_needs_a_client_with_tls));
     cases.once(case!(compared_servers_are_trusted_without_flags));
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, TIMEOUT, eventually, load, muxbench, skipped};
+use crate::common::{Serve, TIMEOUT, assert_interleaved, eventually, load, muxbench, skipped};
 use serde_json::Value;
 use server::Architecture;
 use server::spec::mechanism::Family;
@@ -256,25 +256,6 @@ fn workers_share_each_port(architecture: Architecture) {
     assert_eq!(snapshot["totals"]["accepted"], 2, "{architecture}: ports count once");
 }
 
-fn impossible_datagram_options_are_refused() {
-    for (flags, why) in [
-        ("--arch io_uring --datagram-batch 8", "`io_uring` cannot batch datagrams"),
-        ("--arch epoll --datagram-batch 2000", "1 to 1024"),
-        ("--arch epoll --datagram-offload --response 2KiB", "at most 1452B"),
-        ("--arch symped:2", "choose reuseport"),
-        ("--arch symped:2 --accept reuseport-cpu", "choose reuseport"),
-        ("--arch symped:2 --accept reuseport --stall every=1s,for=10ms", "cannot stall a server of `udp`"),
-        ("--arch epoll --accept reuseport", "one thread accepts for all"),
-    ] {
-        let (success, _, errors) = run(muxbench().args(["serve", "--service", "udp"]).args(flags.split(' ')));
-        assert!(!success && errors.contains(why), "{flags}: {errors}");
-    }
-    let (success, _, errors) = run(muxbench().args(["serve", "--busy-poll", "50us"]));
-    assert!(!success && errors.contains("cannot poll loopback"), "{errors}");
-    let (success, _, errors) = run(muxbench().args(["serve", "--datagram-batch", "8"]));
-    assert!(!success && errors.contains("only `udp` has datagrams"), "{errors}");
-}
-
 fn missing_descriptors_for_ports_are_reported() {
     // Test any free ports, and consecutive ports that other processes rarely use.
     for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
@@ -380,13 +361,15 @@ fn compare_shows_ports_in_place_of_connections() {
     let folder = folder.path();
     let mut compare = muxbench();
     compare.current_dir(folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
-    compare.args(["--rate", "300", "--ramp", "0", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "500ms"]);
-    let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1", "--pacing", "sleep-spin"]));
-    for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
+    compare.args(["--rate", "1000", "--ramp", "0", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "500ms"]);
+    let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1", "--pacing", "sleep-spin", "--output", "here"]));
+    for words in
+        ["5 ports, 1000 requests/s, udp, 128B -> 128B", "40 ports, 1000 requests/s", "lost", "user+kernel/port"]
     {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
-    let (success, csv, errors) = run(muxbench().current_dir(folder).args(["report", "--csv"]));
+    assert_interleaved(&harness::store::read(&folder.join("here")).unwrap());
+    let (success, csv, errors) = run(muxbench().current_dir(folder).args(["report", "here", "--csv"]));
     assert!(success, "{errors}");
     let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let headings = rows.next().unwrap();
@@ -398,18 +381,6 @@ fn compare_shows_ports_in_place_of_connections() {
         assert_eq!(row[column("service")], "udp");
     }
     assert_eq!(count, 6);
-
-    for (flags, why) in [
-        (&["--connections", "10"][..], "the service `udp` has `ports` instead"),
-        (&["--schedule", "closed"], "a lost datagram would end a closed loop"),
-        (&["--request", "4B"], "from 8 to 65507 bytes"),
-        (&["--idle", "5"], "no connections"),
-    ] {
-        let (success, _, errors) = run(muxbench().args(["compare", "--service", "udp"]).args(flags));
-        assert!(!success && errors.contains(why), "{flags:?}: {errors}");
-    }
-    let (success, _, errors) = run(muxbench().args(["compare", "--ports", "10"]));
-    assert!(!success && errors.contains("only the service `udp` has ports"), "{errors}");
 }
 
 /// Adds the cases of this file.
@@ -420,7 +391,6 @@ pub fn cases(cases: &mut Cases) {
     cases.serving_batches(&SPEC, case!(batches_answer_each_request_to_its_peer));
     cases.serving_batches(&SPEC, case!(offload_answers_coalesced_requests));
     cases.named(&["symped:3/epoll", "symped:2/epoll-et", "symped:2/io_uring"], case!(workers_share_each_port));
-    cases.once(case!(impossible_datagram_options_are_refused));
     cases.once(case!(missing_descriptors_for_ports_are_reported));
     cases.named(&["epoll", "mt", "io_uring-oneshot"], case!(datagrams_without_buffer_space_count_as_dropped));
     cases.serving(&SPEC, case!(server_stops_during_a_flood));

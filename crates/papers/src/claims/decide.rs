@@ -8,7 +8,7 @@ use stats::Interval;
 use stats::ratio::ratio_of_peaks;
 
 use super::figures::{Cell, Found, cells};
-use super::{Axis, CheckedClaim, Claim, Finding, Is, Metric, Outcome, PROPORTIONAL, STEP, Statement};
+use super::{CheckedClaim, Claim, Dimension, Finding, Is, Metric, Outcome, PROPORTIONAL, STEP, Statement};
 use report::format;
 use report::model::deviation::DeviationOf;
 use report::model::workload::title;
@@ -65,10 +65,10 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     };
     let (of, others) = (cells(architectures), cells(others));
     let mut findings = match *is {
-        Is::Flat(axis, factor) => along(&of, axis, from_low_end, &(1.0 / factor..=factor)),
-        Is::Grows(axis, factor) => trend(&of, axis, &(factor..=f64::INFINITY), &(1.0 / STEP..=f64::INFINITY)),
-        Is::Falls(axis, factor) => trend(&of, axis, &(0.0..=1.0 / factor), &(0.0..=STEP)),
-        Is::Proportional(axis) => slopes(&of, axis),
+        Is::Flat(dimension, factor) => along(&of, dimension, from_low_end, &(1.0 / factor..=factor)),
+        Is::Grows(dimension, factor) => trend(&of, dimension, &(factor..=f64::INFINITY), &(1.0 / STEP..=f64::INFINITY)),
+        Is::Falls(dimension, factor) => trend(&of, dimension, &(0.0..=1.0 / factor), &(0.0..=STEP)),
+        Is::Proportional(dimension) => slopes(&of, dimension),
         Is::Alike(factor) => alike(&of, factor),
         Is::AtMost(limit) => each(metric, &of, f64::NEG_INFINITY..=limit),
         Is::AtLeast(limit) => each(metric, &of, limit..=f64::INFINITY),
@@ -94,13 +94,13 @@ fn with_experiments(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Two cells of a curve, the one lower on the axis first.
+/// Two cells of a curve, the one lower in the dimension first.
 type Pair<'a> = (&'a Cell, &'a Cell);
 
-/// Returns the curves along an axis: cells of equal architectures and otherwise equal workloads, in the order of the axis.
-fn curves(cells: &[Cell], axis: Axis) -> Vec<Vec<&Cell>> {
+/// Returns the curves along a dimension: cells of equal architectures and otherwise equal workloads, in its order.
+fn curves(cells: &[Cell], dimension: Dimension) -> Vec<Vec<&Cell>> {
     let is_same = |a: &Cell, b: &Cell| {
-        a.architecture == b.architecture && axis.apart_from(&a.workload) == axis.apart_from(&b.workload)
+        a.architecture == b.architecture && dimension.apart_from(&a.workload) == dimension.apart_from(&b.workload)
     };
     let mut curves: Vec<Vec<&Cell>> = Vec::new();
     for cell in cells {
@@ -109,7 +109,8 @@ fn curves(cells: &[Cell], axis: Axis) -> Vec<Vec<&Cell>> {
             None => curves.push(vec![cell]),
         }
     }
-    curves.iter_mut().for_each(|curve| curve.sort_by(|a, b| axis.at(&a.workload).total_cmp(&axis.at(&b.workload))));
+    let at = |cell: &Cell| dimension.at(&cell.workload);
+    curves.iter_mut().for_each(|curve| curve.sort_by(|a, b| at(a).total_cmp(&at(b))));
     curves
 }
 
@@ -130,34 +131,40 @@ fn steps<'a>(curve: &[&'a Cell]) -> Vec<Pair<'a>> {
 
 fn along(
     cells: &[Cell],
-    axis: Axis,
+    dimension: Dimension,
     pairs: for<'a> fn(&[&'a Cell]) -> Vec<Pair<'a>>,
     range: &RangeInclusive<f64>,
 ) -> Vec<Finding> {
-    let finding = |(low, high): Pair<'_>| factor_within(high, pair_in_words(low, high, axis), high.against(low), range);
-    curves(cells, axis).iter().flat_map(|curve| pairs(curve)).map(finding).collect()
+    let finding =
+        |(low, high): Pair<'_>| factor_within(high, pair_in_words(low, high, dimension), high.against(low), range);
+    curves(cells, dimension).iter().flat_map(|curve| pairs(curve)).map(finding).collect()
 }
 
 /// Checks the ends of each curve, and that no step between them goes the other way.
-fn trend(cells: &[Cell], axis: Axis, of_ends: &RangeInclusive<f64>, of_steps: &RangeInclusive<f64>) -> Vec<Finding> {
-    [along(cells, axis, ends, of_ends), along(cells, axis, steps, of_steps)].concat()
+fn trend(
+    cells: &[Cell],
+    dimension: Dimension,
+    of_ends: &RangeInclusive<f64>,
+    of_steps: &RangeInclusive<f64>,
+) -> Vec<Finding> {
+    [along(cells, dimension, ends, of_ends), along(cells, dimension, steps, of_steps)].concat()
 }
 
-fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
-    format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
+fn pair_in_words(low: &Cell, high: &Cell, dimension: Dimension) -> String {
+    format!("{}, {}, against {}", low.architecture, title(&high.workload), dimension.words(&low.workload))
 }
 
-fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
+fn slopes(cells: &[Cell], dimension: Dimension) -> Vec<Finding> {
     let finding = |(low, high): Pair<'_>| {
-        let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
+        let decades = (dimension.at(&high.workload) / dimension.at(&low.workload)).ln();
         let slope = |ratio: f64| ratio.ln() / decades;
         let found = high.against(low).map(|(ratio, interval)| {
             (slope(ratio), interval.map(|it| Interval { low: slope(it.low), high: slope(it.high) }))
         });
         let shown = |value: f64| format!("{value:.2}");
-        finding_of(high, pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
+        finding_of(high, pair_in_words(low, high, dimension), found, "slope ", shown, &PROPORTIONAL)
     };
-    curves(cells, axis).iter().flat_map(|curve| from_low_end(curve)).map(finding).collect()
+    curves(cells, dimension).iter().flat_map(|curve| from_low_end(curve)).map(finding).collect()
 }
 
 /// Compares each further architecture with the first one, under each workload.

@@ -5,7 +5,7 @@ use std::cell::LazyCell;
 use harness::model::{Run, Trial, VerdictKind, Workload};
 use stats::{Block, Estimate, Interval, Ratio};
 
-use super::{Axis, Metric};
+use super::{Dimension, Metric};
 use crate::queue;
 use harness::model::blocks::{RunBlocks, heat};
 use report::model::deviation::DeviationOf;
@@ -106,14 +106,14 @@ pub(super) fn cells(
     cells
 }
 
-/// Returns the estimates of a metric for one server along an axis, as points of a figure.
+/// Returns the estimates of a metric for one server along a dimension, as points of a figure.
 pub fn points(
     runs: &[Run],
     deviation_of: &mut [&mut DeviationOf<'_>],
     label: &str,
     only: fn(&Workload) -> bool,
     metric: &Metric,
-    along: Axis,
+    along: Dimension,
 ) -> Vec<Point> {
     let point = |cell: &Cell| {
         let (value, interval) = cell.estimate()?;

@@ -22,9 +22,9 @@ use harness::model::blocks::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::format;
-pub use report::model::axis::Axis;
 use report::model::balance::Balance;
 use report::model::deviation::DeviationOf;
+pub use report::model::dimension::Dimension;
 use report::model::stream;
 
 /// A claim of a paper.
@@ -62,14 +62,14 @@ impl Statement {
 /// A relation that a statement claims.
 #[derive(Debug)]
 pub enum Is {
-    /// Everywhere on the axis the metric is within this factor of its value at the low end, up or down.
-    Flat(Axis, f64),
-    /// The slope from the low end of the axis to each other place, on logarithmic scales, is in [`PROPORTIONAL`].
-    Proportional(Axis),
-    /// From the low end of the axis to the high end the metric grows by at least this factor. No step falls by more than [`STEP`].
-    Grows(Axis, f64),
-    /// From the low end of the axis to the high end the metric falls by at least this factor. No step grows by more than [`STEP`].
-    Falls(Axis, f64),
+    /// Everywhere along the dimension the metric is within this factor of its value at the low end, up or down.
+    Flat(Dimension, f64),
+    /// The slope from the low end of the dimension to each other place, on logarithmic scales, is in [`PROPORTIONAL`].
+    Proportional(Dimension),
+    /// From the low to the high end the metric grows by at least this factor. No step falls by more than [`STEP`].
+    Grows(Dimension, f64),
+    /// From the low to the high end the metric falls by at least this factor. No step grows by more than [`STEP`].
+    Falls(Dimension, f64),
     /// The metric of each architecture is within this factor of the metric of the first architecture.
     Alike(f64),
     AtMost(f64),
@@ -86,7 +86,7 @@ pub enum Is {
 /// The factor by which a measured value may miss a printed one. A threshold that equals the printed value would leave the paper's
 /// own result undecided.
 pub const NEAR: f64 = 1.25;
-/// The largest factor by which a step on an axis may go against the trend.
+/// The largest factor by which a step along a dimension may go against the trend.
 const STEP: f64 = 1.1;
 /// Slopes on logarithmic scales that count as "proportional".
 const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;

@@ -29,9 +29,9 @@ fn run() -> Run {
 fn claim_with_only_supporting_figures_holds() {
     let run = run();
     let holds: [(&'static [&'static str], Is); 8] = [
-        (&["epoll"], Is::Flat(Axis::Connections, 1.5)),
-        (&["poll"], Is::Proportional(Axis::Connections)),
-        (&["poll"], Is::Grows(Axis::Connections, 5.0)),
+        (&["epoll"], Is::Flat(Dimension::Connections, 1.5)),
+        (&["poll"], Is::Proportional(Dimension::Connections)),
+        (&["poll"], Is::Grows(Dimension::Connections, 5.0)),
         (&["epoll", "poll"], Is::Alike(12.0)),
         (&["epoll"], Is::AtMost(50_000.0)),
         (&["poll"], Is::AtLeast(39_000.0)),
@@ -49,10 +49,10 @@ fn claim_with_only_supporting_figures_holds() {
 fn claim_with_a_contrary_figure_does_not_hold() {
     let run = run();
     let against: [(&'static [&'static str], Is); 9] = [
-        (&["epoll", "poll"], Is::Flat(Axis::Connections, 1.5)),
-        (&["epoll"], Is::Proportional(Axis::Connections)),
-        (&["epoll"], Is::Grows(Axis::Connections, 1.5)),
-        (&["poll"], Is::Falls(Axis::Connections, 1.5)),
+        (&["epoll", "poll"], Is::Flat(Dimension::Connections, 1.5)),
+        (&["epoll"], Is::Proportional(Dimension::Connections)),
+        (&["epoll"], Is::Grows(Dimension::Connections, 1.5)),
+        (&["poll"], Is::Falls(Dimension::Connections, 1.5)),
         (&["epoll", "poll"], Is::Alike(2.0)),
         (&["epoll"], Is::AtMost(30_000.0)),
         (&["epoll"], Is::Above(1.0, &["poll"])),
@@ -64,7 +64,7 @@ fn claim_with_a_contrary_figure_does_not_hold() {
         let checked = checked(&run, architectures, &SERVICE_MEDIAN, is);
         assert_eq!(checked.outcome, Outcome::DoesNotHoldHere, "{name}: {checked:#?}");
     }
-    let flat = checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    let flat = checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Dimension::Connections, 1.5));
     let holds: Vec<_> = flat.findings.iter().map(|finding| finding.holds).collect();
     assert_eq!(holds, [Some(true), Some(false)], "the findings cover both architectures");
     assert!((flat.findings[1].value.unwrap() - 10.0).abs() < 0.2, "{:?}", flat.findings);
@@ -73,11 +73,11 @@ fn claim_with_a_contrary_figure_does_not_hold() {
 #[test]
 fn missing_or_noisy_figures_decide_nothing() {
     let run = run();
-    let noisy = checked(&run, &["mt"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    let noisy = checked(&run, &["mt"], &SERVICE_MEDIAN, Is::Flat(Dimension::Connections, 1.5));
     assert_eq!(noisy.outcome, Outcome::Inconclusive, "{noisy:#?}");
     assert!(noisy.reason.unwrap().contains("are undecided"));
 
-    let missing = checked(&run, &["select"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    let missing = checked(&run, &["select"], &SERVICE_MEDIAN, Is::Flat(Dimension::Connections, 1.5));
     assert_eq!((missing.outcome, missing.findings.len()), (Outcome::NotTestableHere, 0));
 
     let mut disturbed = run.clone();
@@ -100,8 +100,11 @@ fn missing_or_noisy_figures_decide_nothing() {
 fn claims_are_shown_with_their_findings() {
     let run = run();
     let claims = [
-        checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5)),
-        CheckedClaim { number: 2, ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Axis::Connections)) },
+        checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Dimension::Connections, 1.5)),
+        CheckedClaim {
+            number: 2,
+            ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Dimension::Connections))
+        },
         CheckedClaim { number: 3, ..checked(&run, &["mt"], &SERVICE_MEDIAN, Is::AtMost(100_000.0)) },
     ];
     insta::assert_snapshot!(format!("{}\n{}", render(&claims, 100), csv(&claims)));

@@ -35,7 +35,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
             points.dedup_by(|a, b| a.share == b.share);
             let verdict = deviation.verdict;
             let point =
-                |it: &deviation::Point| chart::Point { verdict, ..chart::Point::new(it.deviation_ns, it.share) };
+                |it: &deviation::CdfPoint| chart::Point { verdict, ..chart::Point::new(it.deviation_ns, it.share) };
             let architecture = runs.place(worst.architecture);
             panel.series.push(Series { architecture, of, points: points.into_iter().map(point).collect() });
             let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));

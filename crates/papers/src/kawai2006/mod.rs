@@ -11,7 +11,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::claims::{Axis, Claim, Is, NEAR, SEND_STDDEV, SENDS_BEYOND_1US, SERVICE_MEAN, Statement};
+use crate::claims::{Claim, Dimension, Is, NEAR, SEND_STDDEV, SENDS_BEYOND_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
 use crate::setup::{self, Setting};
 pub(super) use service_time::ARCHITECTURES;
@@ -22,6 +22,8 @@ pub(super) use tests::{published_send_deviation, published_times};
 
 /// The largest factor that looks like no change on the logarithmic scales of the figures.
 const NO_CHANGE: f64 = 1.5;
+/// The largest share of sends beyond 1 µs where the paper says that most sends are within it ("おおむね").
+const MINORITY: f64 = 0.5;
 
 /// Section 5, and Tables 1 and 2.
 pub(super) const SETUP: &[Setting] = &[
@@ -54,8 +56,13 @@ pub(super) const CLAIMS: &[Claim] = &[
          epoll is nearly flat up to 10 000.",
         cpus_min: 1,
         statements: &[
-            Statement::of(&["select", "poll"], &SERVICE_MEAN, of_the_paper, Is::Proportional(Axis::Connections)),
-            Statement::of(&["mp", "mt", "epoll"], &SERVICE_MEAN, of_the_paper, Is::Flat(Axis::Connections, NO_CHANGE)),
+            Statement::of(&["select", "poll"], &SERVICE_MEAN, of_the_paper, Is::Proportional(Dimension::Connections)),
+            Statement::of(
+                &["mp", "mt", "epoll"],
+                &SERVICE_MEAN,
+                of_the_paper,
+                Is::Flat(Dimension::Connections, NO_CHANGE),
+            ),
         ],
     },
     Claim {
@@ -65,15 +72,16 @@ pub(super) const CLAIMS: &[Claim] = &[
             &["mp", "mt", "epoll"],
             &SERVICE_MEAN,
             |it| of_the_paper(it) && it.connections == 10_000 && it.rate_per_s == Some(2_000.0),
-            Is::Grows(Axis::Active, 1.0),
+            Is::Grows(Dimension::Active, 1.0),
         )],
     },
     Claim {
-        says: "More than 90 % of the sends deviate by at most 1 µs from the median deviation; the largest standard deviation is 15 \
-         µs.",
+        says: "More than 90 % of the sends of select and poll, and most sends of mp, mt and epoll, deviate by at most 1 µs from the \
+         median deviation; the largest standard deviation is 15 µs.",
         cpus_min: 1,
         statements: &[
-            Statement::of(&ARCHITECTURES, &SENDS_BEYOND_1US, at_even_intervals, Is::AtMost(0.1 * NEAR)),
+            Statement::of(&["select", "poll"], &SENDS_BEYOND_1US, at_even_intervals, Is::AtMost(0.1 * NEAR)),
+            Statement::of(&["mp", "mt", "epoll"], &SENDS_BEYOND_1US, at_even_intervals, Is::AtMost(MINORITY)),
             Statement::of(&ARCHITECTURES, &SEND_STDDEV, at_even_intervals, Is::AtMost(15_000.0 * NEAR)),
         ],
     },

@@ -4,7 +4,7 @@ use askama::Template;
 use serde::Serialize;
 
 use crate::plot::chart::Chart;
-use crate::plot::style::{self, Style};
+use crate::plot::style::{self, SeriesStyle};
 
 /// The basic bundle of plotly.js (1.2 MB), which has the lines and markers that the figures need.
 pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
@@ -81,7 +81,7 @@ pub struct Switch {
     pub(crate) name: String,
     /// The architecture's index in the list of all architectures.
     pub place: usize,
-    pub(crate) style: Style,
+    pub(crate) style: SeriesStyle,
     /// A line with its marker, as SVG.
     pub(crate) swatch: String,
 }
@@ -90,7 +90,7 @@ pub struct Switch {
 #[derive(Serialize)]
 struct Data<'a> {
     architectures: &'a [String],
-    styles: Vec<Style>,
+    styles: Vec<SeriesStyle>,
     figures: Vec<Drawing<'a>>,
 }
 

@@ -9,18 +9,25 @@ use stats::Ratio;
 
 use super::FORMAT;
 use super::advice::{AdviceReport, AdviceRow, probability};
-use super::axis::Axis;
+use super::dimension::Dimension;
 use super::hosts::{self, Facts, NamedHost};
 use super::workload::{self, is_same_traffic, title};
 use crate::format;
 use crate::list::{distinct, grouped};
 
 /// The dimensions that can be the rows and the columns of a panel. Earlier ones are preferred.
-const AXES: [Axis; 6] = [Axis::Connections, Axis::Rate, Axis::Ports, Axis::Response, Axis::Active, Axis::Idle];
+const DIMENSIONS: [Dimension; 6] = [
+    Dimension::Connections,
+    Dimension::Rate,
+    Dimension::Ports,
+    Dimension::Response,
+    Dimension::Active,
+    Dimension::Idle,
+];
 
 /// Collects races.
 #[derive(Debug, Default)]
-pub struct Builder {
+pub struct AtlasBuilder {
     hosts: Vec<Facts>,
     cells: Vec<Cell>,
 }
@@ -88,7 +95,7 @@ pub(crate) enum Answer {
     None,
 }
 
-impl Builder {
+impl AtlasBuilder {
     /// Adds a race. Returns whether the run is one.
     pub fn add(&mut self, folder: &str, run: &Run) -> bool {
         let (Some(race), Some(trial)) = (AdviceReport::of(run), run.header.trials.first()) else { return false };
@@ -159,9 +166,9 @@ fn has_common(cells: &[&Cell]) -> bool {
 fn map(cells: Vec<Cell>) -> Map {
     let titles: Vec<String> = cells.iter().map(|cell| title(&cell.workload)).collect();
     let is_common = |words: &&str| titles.iter().all(|title| title.split(", ").any(|it| it == *words));
-    let mut axes = AXES;
-    axes.sort_by_key(|axis| Reverse(distinct(cells.iter().map(|it| axis.words(&it.workload))).len()));
-    let [row, column, ..] = axes;
+    let mut dimensions = DIMENSIONS;
+    dimensions.sort_by_key(|dimension| Reverse(distinct(cells.iter().map(|it| dimension.words(&it.workload))).len()));
+    let [row, column, ..] = dimensions;
     let is_stated = |words: &&str| row.is_stated_by(words) || column.is_stated_by(words);
     let common: Vec<String> =
         titles[0].split(", ").filter(|it| !is_stated(it) && is_common(it)).map(str::to_owned).collect();
@@ -175,10 +182,10 @@ fn map(cells: Vec<Cell>) -> Map {
     Map { objective, common: common.join(", "), panels }
 }
 
-fn panel(cells: Vec<Cell>, [row, column]: [Axis; 2], common: &[String]) -> Panel {
-    let positions = |axis: Axis| {
+fn panel(cells: Vec<Cell>, [row, column]: [Dimension; 2], common: &[String]) -> Panel {
+    let positions = |dimension: Dimension| {
         let mut positions: Vec<(f64, String)> =
-            distinct(cells.iter().map(|it| (axis.at(&it.workload), axis.words(&it.workload))));
+            distinct(cells.iter().map(|it| (dimension.at(&it.workload), dimension.words(&it.workload))));
         positions.sort_by(|a, b| a.0.total_cmp(&b.0));
         positions.into_iter().map(|(_, words)| words).collect::<Vec<String>>()
     };
@@ -188,7 +195,7 @@ fn panel(cells: Vec<Cell>, [row, column]: [Axis; 2], common: &[String]) -> Panel
         !row.is_stated_by(words) && !column.is_stated_by(words) && !common.iter().any(|common| common == words)
     };
     let title = title.split(", ").filter(is_apart).collect::<Vec<_>>().join(", ");
-    let at = |axis: Axis, cell: &Cell, words: &str| axis.words(&cell.workload) == words;
+    let at = |dimension: Dimension, cell: &Cell, words: &str| dimension.words(&cell.workload) == words;
     let of = |name: &str, other: &str| {
         cells.iter().filter(|it| at(row, it, name) && at(column, it, other)).cloned().collect::<Vec<Cell>>()
     };
@@ -298,7 +305,7 @@ impl Cell {
 /// Returns a map of two hosts with a winner, a tie and a race without an answer.
 #[cfg(test)]
 pub(crate) fn made_up() -> Atlas {
-    let mut builder = Builder::default();
+    let mut builder = AtlasBuilder::default();
     for (kernel, connections, percent) in [("6.1.0", 40, 30), ("6.1.0", 400, 0), ("5.4.0", 40, 20), ("5.4.0", 400, 30)]
     {
         let mut run = testkit::race_run(percent, |it| it.connections = connections);
@@ -326,7 +333,7 @@ mod tests {
 
     #[test]
     fn panel_has_a_row_and_a_column_for_each_value() {
-        let mut builder = Builder::default();
+        let mut builder = AtlasBuilder::default();
         for (connections, rate_per_s) in [(40, 200.0), (400, 100.0), (40, 100.0)] {
             assert!(builder.add("here", &race(30, connections, rate_per_s)));
         }
@@ -349,7 +356,7 @@ mod tests {
         stopped.records.truncate(4);
         let mut empty = race(30, 400, 100.0);
         empty.records.clear();
-        let mut builder = Builder::default();
+        let mut builder = AtlasBuilder::default();
         for run in [race(0, 40, 200.0), stopped, empty] {
             builder.add("here", &run);
         }
@@ -370,7 +377,7 @@ mod tests {
             run.header.host.insert("kernel".into(), "5.4.0".into());
             run
         };
-        let mut builder = Builder::default();
+        let mut builder = AtlasBuilder::default();
         builder.add("a/1", &race(30, 40, 200.0));
         builder.add("a/2", &race(30, 400, 200.0));
         builder.add("b/1", &other(race(30, 40, 200.0)));
@@ -398,7 +405,7 @@ mod tests {
         };
         let mut empty = at(3, race(30, 40, 200.0));
         empty.records.clear();
-        let mut builder = Builder::default();
+        let mut builder = AtlasBuilder::default();
         for (folder, run) in [("old", at(1, race(30, 40, 200.0))), ("new", at(2, race(0, 40, 200.0))), ("empty", empty)]
         {
             builder.add(folder, &run);
@@ -413,7 +420,7 @@ mod tests {
         if let harness::model::Strategy::Advise(goal) = &mut other.header.strategy {
             goal.limits.clear();
         }
-        let mut builder = Builder::default();
+        let mut builder = AtlasBuilder::default();
         builder.add("a", &race(30, 40, 200.0));
         builder.add("b", &other);
         let objectives: Vec<String> = builder.finish().maps.into_iter().map(|map| map.objective).collect();

@@ -13,9 +13,9 @@ use crate::format;
 
 /// A cost in which two architectures may differ: its name, its value, the smallest difference that the report mentions,
 /// and its format.
-type Cost = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
+type CostTerm = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
 
-const COSTS: &[Cost] = &[
+const COSTS: &[CostTerm] = &[
     ("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
     ("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
     ("events per wait", |it| it.events_per_wait, 1.0, format::digits),

@@ -70,14 +70,14 @@ pub struct TrialDeviation {
     /// The figures; `None` without known sends.
     pub figures: Option<Deviation>,
     /// The deviations at [`SHARES`].
-    pub tails: Vec<Point>,
+    pub tails: Vec<CdfPoint>,
     /// The cumulative distribution at every percent.
-    pub cdf: Vec<Point>,
+    pub cdf: Vec<CdfPoint>,
 }
 
 /// A point of a cumulative distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Point {
+pub struct CdfPoint {
     /// Share of sends that deviate by at most `deviation_ns`.
     pub share: f64,
     /// The deviation in nanoseconds.
@@ -103,7 +103,7 @@ impl TrialDeviation {
         let sent = clients.iter().map(Vec::len).sum::<usize>() as u64;
         let points = |points: usize| {
             let cdf = deviation::cdf(&deviations_ns, points).into_iter();
-            cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
+            cdf.map(|(deviation_ns, share)| CdfPoint { share, deviation_ns }).collect::<Vec<_>>()
         };
         // Compute a point per thousandth, because all shares are multiples of a thousandth.
         let fine = points(1_001);

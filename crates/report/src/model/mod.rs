@@ -7,7 +7,7 @@
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
 //!   of servers in one window
-//! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
+//! - [`workload`]: workloads in words; [`dimension`]: the dimensions in which workloads differ
 //! - [`balance`]: connections and CPU time of network threads; [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
 //! - [`run_diff`]: two runs; [`history`]: many runs
@@ -16,13 +16,13 @@
 
 pub mod advice;
 pub mod atlas;
-pub mod axis;
 pub mod balance;
 pub mod capacity;
 pub mod client_tail;
 pub mod conclusion;
 pub mod cost;
 pub mod deviation;
+pub mod dimension;
 pub mod gate;
 pub mod gate_history;
 pub mod history;

@@ -1,12 +1,14 @@
 //! Pairs that a run left undecided, and the command that decides them.
 
-use harness::model::{Run, RunHeader, Strategy};
+use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, Workload};
 use harness::strategy::{self, until};
+use load::LoadConfig;
 use stats::Ratio;
 use stats::sequential::Decision;
 
 use super::row::{Comparison, MARGIN, Pair};
 use crate::format;
+use crate::list::distinct;
 
 /// The margin that the command names.
 const UNTIL: f64 = 0.02;
@@ -18,10 +20,10 @@ pub(crate) const REMARK: &str = "Some differences are neither significant nor ne
 
 /// Sets the decision of each pair of a run with `--until`. Returns the words of the command that decides open pairs.
 pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<String>> {
-    let outcomes = strategy::outcomes(run);
-    let elapsed_ns = until::elapsed_ns(&outcomes) as f64;
-    let minutes = |half_width: f64, margin: f64, least: f64| {
-        let minutes = (elapsed_ns * (half_width / margin).powi(2).max(least) / MINUTE_NS).ceil().min(MINUTES_MAX);
+    let mut outcomes = strategy::outcomes(run);
+    let minutes = |outcomes: &[TrialOutcome], factor: f64| {
+        let elapsed_ns = until::elapsed_ns(outcomes) as f64;
+        let minutes = (elapsed_ns * factor / MINUTE_NS).ceil().min(MINUTES_MAX);
         (minutes * MINUTE_NS > elapsed_ns).then(|| format!("{minutes}min"))
     };
     match run.header.strategy {
@@ -39,22 +41,44 @@ pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<St
                     pair.decision = known.map(|it| it.decision);
                 }
             }
-            let is_finished =
-                run.records.len() == run.header.trials.iter().filter(|it| it.infeasible.is_empty()).count();
-            let open = comparisons.iter().flat_map(|it| &it.pairs).filter(|it| it.decision == Some(Decision::Open));
-            let widest = open.map(|pair| half_width(pair.ratio).unwrap_or(margin)).reduce(f64::max)?;
+            let open = widest_by_workload(comparisons, |it| {
+                let open = it.pairs.iter().filter(|pair| pair.decision == Some(Decision::Open));
+                open.map(|pair| half_width(pair.ratio).unwrap_or(margin)).reduce(f64::max)
+            });
+            let is_left = |trial: &Trial| {
+                trial.infeasible.is_empty()
+                    && open.iter().any(|(workload, _)| **workload == trial.workload)
+                    && !outcomes.iter().any(|it| it.index == trial.index)
+            };
             // The rule needs more than the interval of a single look.
-            let budget = minutes(widest, margin, 2.0).filter(|_| !is_finished)?;
-            let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
-            Some(words.map(str::to_owned).into())
+            let factor = |share: f64| share.powi(2).max(2.0);
+            let share = widest(&open)? / margin;
+            if run.header.trials.iter().any(is_left) {
+                let budget = minutes(&outcomes, factor(share))?;
+                let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
+                let distributed = run.header.is_distributed.then_some("--distributed");
+                return Some(words.into_iter().chain(distributed).map(str::to_owned).collect());
+            }
+            // The last of many looks has so little error left that its interval is about twice as wide.
+            let factor = factor(2.0 * share).min(MINUTES_MAX * MINUTE_NS / until::elapsed_ns(&outcomes) as f64);
+            longer(run, factor, &minutes(&outcomes, factor)?)
         }
-        Strategy::Whole => {
+        Strategy::Whole | Strategy::Sweep { .. } => {
             let command = as_comparison(&run.header.command)?;
-            let ratios = comparisons.iter().flat_map(|it| it.ranked().skip(1)).filter_map(|row| row.ratio);
-            let open = ratios.filter(|it| !it.differs_from_one() && !it.is_practically_one(MARGIN));
-            let budget = minutes(open.filter_map(half_width).reduce(f64::max)?, UNTIL, 1.0)?;
-            let until = ["--until", "2%", "--budget", &budget].map(str::to_owned);
-            Some(without(&command, &["--output", "--repeats"]).chain(until).collect())
+            let open = widest_by_workload(comparisons, |it| {
+                let ratios = it.ranked().skip(1).filter_map(|row| row.ratio);
+                let open = ratios.filter(|it| !it.differs_from_one() && !it.is_practically_one(MARGIN));
+                open.filter_map(half_width).reduce(f64::max)
+            });
+            let factor = (widest(&open)? / UNTIL).powi(2).max(1.0);
+            let mut words: Vec<String> = without(&command, &["--output", "--repeats"]).collect();
+            if let Strategy::Sweep { .. } = run.header.strategy {
+                words = at_open_rates(&words, &open);
+                outcomes.retain(|it| open.iter().any(|(workload, _)| workload.rate_per_s == it.rate_per_s));
+            }
+            let budget = minutes(&outcomes, factor)?;
+            words.extend(["--until", "2%", "--budget", &budget].map(str::to_owned));
+            Some(words)
         }
         _ => None,
     }
@@ -64,24 +88,60 @@ fn half_width(ratio: Ratio) -> Option<f64> {
     ratio.interval.map(|it| (it.high - it.low) / 2.0)
 }
 
+/// Returns the workloads with open pairs, and the half-width of the widest open interval of each.
+fn widest_by_workload(
+    comparisons: &[Comparison],
+    widest: impl Fn(&Comparison) -> Option<f64>,
+) -> Vec<(&Workload, f64)> {
+    comparisons.iter().filter_map(|it| Some((&it.workload, widest(it)?))).collect()
+}
+
+fn widest(open: &[(&Workload, f64)]) -> Option<f64> {
+    open.iter().map(|(_, half_width)| *half_width).reduce(f64::max)
+}
+
 /// Returns the words of `compare` for the experiment of a command; `None` if it has flags that `compare` lacks.
 fn as_comparison(command: &[String]) -> Option<Vec<String>> {
-    let lacks = |words: &[&str]| !command.iter().any(|it| words.contains(&it.as_str()));
+    let has = |word: &str| command.iter().any(|it| it == word);
     let is_like = match command.get(1)?.as_str() {
-        "compare" => true,
-        // Only `compare` has --until. A `-` names standard input, which is gone.
-        "run" => lacks(&["--quick", "--distributed", "-"]),
+        "compare" | "sweep" => true,
+        // Only `run` has --quick.
+        "run" => !has("--quick"),
         _ => false,
     };
     let mut words = command.to_vec();
     words[1] = "compare".to_owned();
-    is_like.then_some(words)
+    // A `-` names standard input, which is gone.
+    (is_like && !has("-")).then_some(words)
+}
+
+/// Returns the words of `compare` for the open rates of a sweep, and for the connections or ports that it had there.
+fn at_open_rates(words: &[String], open: &[(&Workload, f64)]) -> Vec<String> {
+    let targets = if open[0].0.service.ports().is_some() { "--ports" } else { "--connections" };
+    let values = |value: fn(&Workload) -> String| distinct(open.iter().map(|(workload, _)| value(workload))).join(",");
+    let (counts, rates) =
+        (values(|it| it.connections.to_string()), values(|it| it.rate_per_s.unwrap_or(0.0).to_string()));
+    let of_sweep = ["--rate", "-r", "--connections", "-c", "--ports", "--past", "--csv", "--tsv"];
+    without(words, &of_sweep).chain([targets, &counts, "--rate", &rates].map(str::to_owned)).collect()
+}
+
+/// Returns the words of a new comparison whose windows are longer by `factor`; `None` if their length follows from the rates.
+fn longer(run: &Run, factor: f64, budget: &str) -> Option<Vec<String>> {
+    let command = as_comparison(&run.header.command)?;
+    let loads = || run.header.trials.iter().map(|trial| &trial.load);
+    let window_ns = loads().map(|load| load.phases.measure_ns).max().filter(|_| !loads().any(LoadConfig::is_varied))?;
+    let measure = format!("{}s", (window_ns as f64 * factor / 1e9).ceil());
+    let flags = ["--measure", &measure, "--budget", budget].map(str::to_owned);
+    Some(without(&command, &["--output", "--repeats", "--measure", "-z", "--budget"]).chain(flags).collect())
 }
 
 /// Returns the words of a command without these flags and their values.
 fn without<'a>(command: &'a [String], flags: &'a [&str]) -> impl Iterator<Item = String> + 'a {
     let is_flag = |word: &str| flags.contains(&word);
-    let is_joined = |word: &str| word.split_once('=').is_some_and(|(flag, _)| flags.contains(&flag));
+    // A value may follow a short flag without a space.
+    let is_short = |word: &str| flags.iter().any(|flag| flag.len() == 2 && word.starts_with(flag));
+    let is_joined =
+        move |word: &str| is_short(word) || word.split_once('=').is_some_and(|(flag, _)| flags.contains(&flag));
     (0..command.len())
         .filter(move |&at| {
             let is_value = at > 0 && is_flag(&command[at - 1]);
@@ -140,11 +200,33 @@ mod tests {
         for (block, factor) in [(3, 2.0), (11, 0.5), (17, 2.0), (23, 0.5)] {
             blocks[block].service_p50_ns = (blocks[block].service_p50_ns as f64 * factor) as u64;
         }
-        run.header.command = "muxbench compare --arch epoll,mt --repeats 1 --output=x --output y z"
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
+        run.header.command = words("muxbench compare --arch epoll,mt --repeats 1 --output=x --output y z");
         run
+    }
+
+    fn words(command: &str) -> Vec<String> {
+        command.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn sweep_names_its_open_rates() {
+        let mut run = noisy();
+        // A second rate without open pairs.
+        for mut record in testkit::interleaved_run().records {
+            record.trial.index += 4;
+            record.trial.workload.rate_per_s = Some(9_000.0);
+            record.trial.load.slices.as_mut().unwrap().heat = 1;
+            run.header.trials.push(record.trial.clone());
+            run.records.push(record);
+        }
+        run.header.strategy = Strategy::Sweep { past: None };
+        run.header.command =
+            words("muxbench sweep x.toml -r200,9k --past never --csv=a.csv --tsv b.tsv --arch epoll,mt");
+        let text = command(&run).unwrap();
+        let start = "muxbench compare x.toml --arch epoll,mt --connections 400 --rate 200 --until 2% --budget ";
+        assert!(text.starts_with(start), "{text}");
+        run.header.command.push("-".into());
+        assert_eq!(command(&run), None, "standard input is gone");
     }
 
     #[test]
@@ -158,6 +240,8 @@ mod tests {
         assert!(command(&run).unwrap().ends_with(" 120min"));
         run.header.command = ["muxbench", "run", "x.toml"].map(str::to_owned).into();
         assert_eq!(command(&run).unwrap(), "muxbench compare x.toml --until 2% --budget 120min");
+        run.header.command.push("--distributed".into());
+        assert_eq!(command(&run).unwrap(), "muxbench compare x.toml --distributed --until 2% --budget 120min");
         run.header.command.push("--quick".into());
         assert_eq!(command(&run), None, "`compare` has no --quick");
         assert_eq!(command(&testkit::interleaved_run()), None, "poll differs, and mt does not in practice");
@@ -191,8 +275,19 @@ mod tests {
         assert!(text.contains("(4 of 4 trials,"), "{text}");
         run.header.command.truncate(2);
         assert!(command(&run).unwrap().contains(" --resume results/20260101T000000-made-up "));
+        run.header.is_distributed = true;
+        assert!(command(&run).unwrap().ends_with(" --distributed"));
         run.header.trials.truncate(4);
-        assert_eq!(command(&run), None, "no repeats are left");
+        run.header.command = words("muxbench compare --until=2% -z2s --budget 9s --output x y");
+        assert_eq!(
+            command(&run).unwrap(),
+            "muxbench compare --until=2% y --measure 147s --budget 5min",
+            "no repeats are left"
+        );
+        run.records.iter_mut().for_each(|record| record.elapsed_ns = 3_600_000_000_000);
+        assert_eq!(command(&run).unwrap(), "muxbench compare --until=2% y --measure 2s --budget 120min");
+        run.header.trials[0].load.profile = Some(load::config::RateProfile { segments: Vec::new() });
+        assert_eq!(command(&run), None, "the rate profile has a fixed length");
         assert_eq!(sentence(&Summary::of(&testkit::run()).comparisons[0].pairs, 0.02), None);
     }
 }

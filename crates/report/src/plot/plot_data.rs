@@ -1,12 +1,12 @@
-//! The data of figures: a run's summary along an axis of its workloads, and the trials of each row.
+//! The data of figures: a run's summary along a dimension of its workloads, and the trials of each row.
 
 use harness::model::{Run, TrialRecord, Workload};
 use stats::{Distribution, Ratio};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};
 use crate::list::distinct;
-pub use crate::model::axis::Axis as Along;
-use crate::model::axis::apart;
+pub use crate::model::dimension::Dimension;
+use crate::model::dimension::apart;
 use crate::model::overload::labels;
 use crate::model::summary::{Comparison, Pair, Row, Summary, estimated};
 
@@ -59,13 +59,13 @@ impl<'a> PlotData<'a> {
         self.architectures.iter().position(|it| *it == label).expect("every row has an architecture")
     }
 
-    /// Returns the axis along which the workloads grow.
-    pub fn size(&self) -> Along {
-        Along::of_size(self.summary)
+    /// Returns the dimension along which the workloads grow.
+    pub fn size(&self) -> Dimension {
+        Dimension::of_size(self.summary)
     }
 
-    /// Groups the workloads that differ only on an axis; without an axis, each workload is a group.
-    pub(crate) fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
+    /// Groups the workloads that differ only in a dimension; without a dimension, each workload is a group.
+    pub(crate) fn groups(&self, along: Option<Dimension>) -> Vec<Group<'a>> {
         let comparisons = self.summary.comparisons.iter();
         let groups = match along {
             Some(along) => along.groups(comparisons),
@@ -95,7 +95,7 @@ impl<'a> PlotData<'a> {
     /// Draws five percentiles of a time for each row: see [`Self::rows`].
     pub(crate) fn percentiles(
         &self,
-        along: Along,
+        along: Dimension,
         label: &str,
         values: &[(&str, Value)],
         evidence: Evidence,
@@ -104,7 +104,7 @@ impl<'a> PlotData<'a> {
     }
 
     /// Draws a value for each row: see [`Self::rows`].
-    pub(crate) fn points(&self, along: Along, y: (&str, Form), value: Value, evidence: Evidence) -> Option<Chart> {
+    pub(crate) fn points(&self, along: Dimension, y: (&str, Form), value: Value, evidence: Evidence) -> Option<Chart> {
         self.rows(along, Shape::Points, y, &[("", value)], evidence)
     }
 
@@ -113,7 +113,7 @@ impl<'a> PlotData<'a> {
     /// without data.
     pub(crate) fn rows(
         &self,
-        along: Along,
+        along: Dimension,
         shape: Shape,
         (label, form): (&str, Form),
         values: &[(&str, Value)],

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The look of one architecture.
 #[derive(Clone, Debug, Serialize)]
-pub struct Style {
+pub struct SeriesStyle {
     /// The colour on a light page.
     pub light: &'static str,
     /// The colour on a dark page.
@@ -38,15 +38,15 @@ const MARKERS: [&str; 7] = ["circle", "square", "diamond", "triangle-up", "trian
 const DASHES: [&[u32]; 5] = [&[], &[7, 3], &[2, 2], &[12, 4], &[4, 6]];
 
 /// Returns the style of the architecture with this index.
-pub fn style(place: usize) -> Style {
+pub fn style(place: usize) -> SeriesStyle {
     let (light, dark) = COLOURS[place % COLOURS.len()];
-    Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
+    SeriesStyle { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
 /// Returns the style of published values, in the colour of text.
-pub fn published(has_marker: bool) -> Style {
+pub fn published(has_marker: bool) -> SeriesStyle {
     let marker = if has_marker { "star" } else { "" };
-    Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
+    SeriesStyle { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
 }
 
 /// Returns the corners of a marker relative to its centre. The radius is approximate.
@@ -86,8 +86,8 @@ pub fn swatch(place: usize) -> String {
 }
 
 /// Returns the line and the marker of a style as SVG, in the colour of the surrounding text.
-pub fn drawn(style: &Style) -> String {
-    let Style { marker, dash, .. } = style;
+pub fn drawn(style: &SeriesStyle) -> String {
+    let SeriesStyle { marker, dash, .. } = style;
     let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
     let mut points = String::new();
     for (x, y) in if marker.is_empty() { Vec::new() } else { corners(marker, 4.5) } {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, STEP_MAX, Series, Shape};
-use super::style::{self, Style};
+use super::style::{self, SeriesStyle};
 use crate::format::visible;
 
 /// The size of a panel in pixels.
@@ -77,7 +77,7 @@ impl Canvas {
     }
 
     /// Draws a marker, if the style has one.
-    fn marker(&mut self, (x, y): (f64, f64), style: &Style, fill: &str, edge: &str) {
+    fn marker(&mut self, (x, y): (f64, f64), style: &SeriesStyle, fill: &str, edge: &str) {
         if style.marker.is_empty() {
             return;
         }
@@ -100,7 +100,7 @@ impl Canvas {
 
 struct Entry {
     text: String,
-    style: Style,
+    style: SeriesStyle,
     x: f64,
     line: f64,
 }
@@ -109,7 +109,7 @@ struct Entry {
 fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     // The rows of intervals have their names beside them.
     let drawn = (0..architectures.len()).filter(|place| chart.shape != Shape::Intervals && chart.shows(*place));
-    let mut texts: Vec<(String, Style)> =
+    let mut texts: Vec<(String, SeriesStyle)> =
         drawn.map(|place| (architectures[place].clone(), style::style(place))).collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
         let text = format!("paper: {}", published.label);

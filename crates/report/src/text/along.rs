@@ -1,32 +1,32 @@
-//! Tables along an axis: the throughput of closed loops, and the median response time of open loops (maharjan2012,
+//! Tables along a dimension: the throughput of closed loops, and the median response time of open loops (maharjan2012,
 //! Figures 5.3 and 5.4).
 
 use super::medium::Medium;
 use super::table::of_parts;
 use crate::format;
 use crate::list::distinct;
-use crate::model::axis::{Axis, apart};
+use crate::model::dimension::{Dimension, apart};
 use crate::model::stream;
 use crate::model::summary::{Comparison, Row, Summary};
 
 /// Returns a table for each group of workloads that differ only in the number of connections, idle connections or ports.
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
-    let groups = |axis: Axis, is_closed: bool| {
-        axis.groups(summary.comparisons.iter().filter(|it| it.workload.is_closed() == is_closed))
+    let groups = |dimension: Dimension, is_closed: bool| {
+        dimension.groups(summary.comparisons.iter().filter(|it| it.workload.is_closed() == is_closed))
     };
     let mut tables = Vec::new();
-    for axis in [Axis::Connections, Axis::Idle] {
-        let groups = groups(axis, true);
-        let titles = apart(&groups, Some(axis));
+    for dimension in [Dimension::Connections, Dimension::Idle] {
+        let groups = groups(dimension, true);
+        let titles = apart(&groups, Some(dimension));
         let several = groups.iter().zip(titles).filter(|(group, _)| group.len() > 1);
-        tables.extend(several.map(|(group, title)| throughput(axis, group, &title, medium)));
+        tables.extend(several.map(|(group, title)| throughput(dimension, group, &title, medium)));
     }
-    for axis in [Axis::Ports, Axis::Idle] {
+    for dimension in [Dimension::Ports, Dimension::Idle] {
         // Workloads without ports are all at position 0.
-        let differ =
-            |group: &Vec<&Comparison>| axis.at(&group[0].workload) != axis.at(&group[group.len() - 1].workload);
-        let groups = groups(axis, false);
-        tables.extend(groups.iter().filter(|group| differ(group)).map(|group| response_time(axis, group, medium)));
+        let at = |comparison: &Comparison| dimension.at(&comparison.workload);
+        let differ = |group: &Vec<&Comparison>| at(group[0]) != at(group[group.len() - 1]);
+        let groups = groups(dimension, false);
+        tables.extend(groups.iter().filter(|group| differ(group)).map(|group| response_time(dimension, group, medium)));
     }
     tables
 }
@@ -40,7 +40,7 @@ fn row<'a>(comparison: &'a Comparison, name: &str) -> Option<&'a Row> {
 }
 
 /// Returns a table of rates. Its rows are ordered by their peak, best first. A `*` marks the best rate of each column.
-fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> String {
+fn throughput(along: Dimension, group: &[&Comparison], title: &str, medium: Medium) -> String {
     let workload = &group[0].workload;
     let shown = |rate: f64| format::digits(stream::megabytes_per_s(workload, rate).unwrap_or(rate));
     let peak = |name: &str| {
@@ -64,7 +64,7 @@ fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -
 }
 
 /// Returns a table of response times, ordered by the last column. Architectures that this column does not rank come last.
-fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
+fn response_time(along: Dimension, group: &[&Comparison], medium: Medium) -> String {
     let last = group[group.len() - 1];
     let at_the_end = |name: &String| {
         let response = row(last, name).filter(|row| row.is_ranked()).and_then(|row| row.response);
@@ -84,7 +84,7 @@ fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
 
 /// Returns a table with a row for each name and a column for each workload and, if wanted, for the peak.
 fn table(
-    along: Axis,
+    along: Dimension,
     group: &[&Comparison],
     heading: &str,
     names: &[String],

@@ -179,12 +179,15 @@ pub fn render(run: &Run, medium: Medium) -> String {
     }
     lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));
     lines.push(medium.prose(&conclusion::overall(&summary)) + "\n");
-    if let Some(command) = &summary.to_decide {
-        lines.push(medium.prose(undecided::REMARK));
-        lines.push(medium.verbatim(&format!("  {}\n", format::command(command))));
-    }
+    lines.extend(to_decide(&summary, medium));
     lines.push(medium.prose(&about(run, &summary)));
     medium.finished(lines.join("\n") + "\n")
+}
+
+/// Returns the lines with the command that decides open pairs.
+pub(super) fn to_decide(summary: &Summary, medium: Medium) -> Vec<String> {
+    let Some(command) = &summary.to_decide else { return Vec::new() };
+    vec![medium.prose(undecided::REMARK), medium.verbatim(&format!("  {}\n", format::command(command)))]
 }
 
 const CHURN_COLUMNS: &[Column<Row>] = &[

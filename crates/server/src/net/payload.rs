@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, Next, ReadBuffer};
 use super::controllers::{Admission, Pool, ThreadControl};
-use super::queue::{Jobs, Mailbox, Taken, lock};
+use super::queue::{Jobs, Mailbox, WaitResult, lock};
 use crate::metrics::workers::Counters;
 use crate::readiness::Interest;
 use crate::spec::read_budget::ReadBudget;
@@ -307,10 +307,10 @@ pub(super) fn work(jobs: &Jobs<Job<'_>>, control: ThreadControl<'_>, counters: &
     let (mut taken, mut bytes) = (VecDeque::new(), Vec::new());
     loop {
         match jobs.take(&mut taken, control.jobs_max(), control.idle(), counters) {
-            Taken::Jobs => {}
-            Taken::Nothing if control.pool.is_some_and(Pool::shrink) => return Ended::Idle,
-            Taken::Nothing => continue,
-            Taken::Closed => return Ended::Stopped,
+            WaitResult::Jobs => {}
+            WaitResult::Nothing if control.pool.is_some_and(Pool::shrink) => return Ended::Idle,
+            WaitResult::Nothing => continue,
+            WaitResult::Closed => return Ended::Stopped,
         }
         counters.events.add(taken.len() as u64);
         for job in taken.drain(..) {

@@ -21,6 +21,7 @@ use crate::metrics::workers::{Slot, Syscall};
 use crate::service::service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::accept::Accept;
+use crate::spec::model::ModelRow;
 
 /// Descriptors besides those of the workers, such as standard streams, listener, pipes and counters of system calls.
 const OTHER_DESCRIPTORS: u64 = 24;
@@ -38,15 +39,21 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     processes(context, &*service(context)?)
 }
 
-fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
-    let needed = context.options.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
+/// Checks whether a process with this limit has descriptors for a pool of `size` threads.
+fn check_descriptors(accept: Accept, model: &ModelRow, size: u64, limit: Option<u64>) -> io::Result<()> {
+    let needed = accept.descriptors(model, size) + OTHER_DESCRIPTORS;
     // A thread without a descriptor would repeat accept4 and take CPU time from the other threads.
-    if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
-        return Err(io::Error::other(format!(
-            "{} threads need {needed} descriptors, which exceeds the limit of {limit}",
-            context.pool_size()
-        )));
+    match limit.filter(|limit| *limit < needed) {
+        Some(limit) => Err(io::Error::other(format!(
+            "{size} threads need {needed} descriptors, which exceeds the limit of {limit}"
+        ))),
+        None => Ok(()),
     }
+}
+
+fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    check_descriptors(context.options.accept, context.model, context.pool_size() as u64, limit)?;
     let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let failure = Mutex::new(None);
     let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
@@ -251,7 +258,20 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+    use crate::Architecture;
     use crate::net::testkit::{Fixture, panicking_service};
+
+    #[test]
+    fn pool_with_too_few_descriptors_is_refused() {
+        let model = "mt-pool".parse::<Architecture>().unwrap().model;
+        let check = |accept, size, limit| check_descriptors(accept, model, size, limit).map_err(|it| it.to_string());
+        for (accept, size, needed) in [(Accept::Shared, 100, 124), (Accept::Exclusive, 40, 104)] {
+            let words = format!("{size} threads need {needed} descriptors, which exceeds the limit of 64");
+            assert_eq!(check(accept, size, Some(64)), Err(words));
+            assert_eq!(check(accept, size, Some(needed)), Ok(()));
+        }
+        assert_eq!(check(Accept::Shared, 100, None), Ok(()));
+    }
 
     #[test]
     fn pool_whose_thread_panics_ends_with_an_error() {

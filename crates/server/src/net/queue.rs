@@ -88,7 +88,7 @@ struct State<T> {
 
 /// The result of a wait for jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum WaitResult {
     Jobs,
     /// No job came in the longest time to wait.
     Nothing,
@@ -134,7 +134,7 @@ impl<T> Jobs<T> {
         count: usize,
         idle: Option<Duration>,
         counters: &Counters,
-    ) -> Taken {
+    ) -> WaitResult {
         debug_assert!(taken.is_empty(), "`taken` has unhandled items");
         let mut state = lock(&self.state);
         while state.queue.is_empty() && !self.is_closed() {
@@ -150,7 +150,7 @@ impl<T> Jobs<T> {
                         state.waiting = state.waiting.saturating_sub(1);
                         // An item may have come at the same moment.
                         if state.queue.is_empty() && !self.is_closed() {
-                            return Taken::Nothing;
+                            return WaitResult::Nothing;
                         }
                     }
                 }
@@ -161,7 +161,7 @@ impl<T> Jobs<T> {
         } else {
             taken.extend(state.queue.drain(..count));
         }
-        if self.is_closed() { Taken::Closed } else { Taken::Jobs }
+        if self.is_closed() { WaitResult::Closed } else { WaitResult::Jobs }
     }
 
     /// The number of items that no thread has taken.
@@ -214,7 +214,7 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let (mut all, mut taken) = (Vec::new(), VecDeque::new());
-                while jobs.take(&mut taken, 0, None, &takes) == Taken::Jobs {
+                while jobs.take(&mut taken, 0, None, &takes) == WaitResult::Jobs {
                     all.extend(taken.drain(..));
                     count.store(all.len(), Relaxed);
                 }
@@ -241,9 +241,9 @@ mod tests {
                 let (mut all, mut taken, takes) = (Vec::new(), VecDeque::new(), Counters::default());
                 loop {
                     match jobs.take(&mut taken, 3, Some(Duration::from_micros(50)), &takes) {
-                        Taken::Jobs => assert!((1..=3).contains(&taken.len())),
-                        Taken::Nothing => assert!(taken.is_empty()),
-                        Taken::Closed => return all,
+                        WaitResult::Jobs => assert!((1..=3).contains(&taken.len())),
+                        WaitResult::Nothing => assert!(taken.is_empty()),
+                        WaitResult::Closed => return all,
                     }
                     count.fetch_add(taken.len(), Relaxed);
                     all.extend(taken.drain(..));
@@ -265,6 +265,6 @@ mod tests {
     fn idle_reader_gets_nothing_after_its_time() {
         let (jobs, counters) = (Jobs::<u32>::new(), Counters::default());
         let taken = jobs.take(&mut VecDeque::new(), 1, Some(Duration::from_millis(1)), &counters);
-        assert_eq!((taken, lock(&jobs.state).waiting), (Taken::Nothing, 0));
+        assert_eq!((taken, lock(&jobs.state).waiting), (WaitResult::Nothing, 0));
     }
 }

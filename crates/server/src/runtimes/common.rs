@@ -46,7 +46,7 @@ pub struct TaskContext {
     /// Counters, which threads take at their first use, and the number of counters taken.
     counters: Vec<&'static Counters>,
     taken: AtomicUsize,
-    /// Counters for connections that [`Admission`] refuses for lack of descriptors.
+    /// Counters for connections that [`ConnectionLimiter`] refuses for lack of descriptors.
     refusals: &'static Counters,
     connections_max: usize,
     pub read_budget: ReadBudget,
@@ -120,7 +120,7 @@ pub enum AfterFailure {
 }
 
 /// Admits or refuses connections. All accept loops of a server share one value and its spare descriptor.
-pub struct Admission<'a> {
+pub struct ConnectionLimiter<'a> {
     shared: &'static TaskContext,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
     /// counters one writer at a time.
@@ -128,7 +128,7 @@ pub struct Admission<'a> {
     tcp: bool,
 }
 
-impl<'a> Admission<'a> {
+impl<'a> ConnectionLimiter<'a> {
     pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext) -> io::Result<Self> {
         let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
         Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
@@ -179,7 +179,7 @@ impl<'a> Admission<'a> {
 
 /// Accepts connections with `next` and passes them to `spawn`, until the server stops. `rest` pauses for [`REST`].
 pub async fn accept<T: AsFd>(
-    admission: &Admission<'_>,
+    limiter: &ConnectionLimiter<'_>,
     next: impl AsyncFn() -> io::Result<T>,
     spawn: impl Fn(Open, T),
     rest: impl AsyncFn(),
@@ -187,11 +187,11 @@ pub async fn accept<T: AsFd>(
     loop {
         match next().await {
             Ok(stream) => {
-                if let Some(open) = admission.admit(&stream) {
+                if let Some(open) = limiter.admit(&stream) {
                     spawn(open, stream);
                 }
             }
-            Err(error) => match admission.after(error)? {
+            Err(error) => match limiter.after(error)? {
                 AfterFailure::Accept => {}
                 AfterFailure::Rest => rest().await,
                 AfterFailure::Stop => return Ok(()),
@@ -240,17 +240,17 @@ pub fn run_alike(
     name: &str,
     context: &ServerContext<'_>,
     service: Box<dyn Connect>,
-    run_one: fn(&ServerContext<'_>, &Admission<'_>, &StartSignal<'_>) -> io::Result<()>,
+    run_one: fn(&ServerContext<'_>, &ConnectionLimiter<'_>, &StartSignal<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
-    let admission = Admission::new(context, tasks)?;
+    let limiter = ConnectionLimiter::new(context, tasks)?;
     let started = StartSignal::new(context, others as usize + 1);
     // When one thread ends, even by a panic, the other threads must stop accepting.
     let end_all = || socket::shut_down(context.listener);
     let run_one = || {
         let _end = OnDrop(end_all);
-        run_one(context, &admission, &started)
+        run_one(context, &limiter, &started)
     };
     thread::scope(|scope| {
         let mut threads = Vec::new();

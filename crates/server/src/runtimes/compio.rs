@@ -9,7 +9,7 @@ use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
 
 use super::owned::{self, Unsent};
-use super::{Admission, Open, REST, accept, run_alike, with_listener};
+use super::{ConnectionLimiter, Open, REST, accept, run_alike, with_listener};
 use crate::net::connection::Connect;
 use crate::net::{ServerContext, StartSignal};
 use crate::spec::model::ModelRow;
@@ -33,12 +33,12 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one(context: &ServerContext<'_>, admission: &Admission<'_>, started: &StartSignal<'_>) -> io::Result<()> {
+fn run_one(context: &ServerContext<'_>, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     Runtime::new()?.block_on(async {
         with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
             let spawn = |open, stream| compio::runtime::spawn(serve(open, stream)).detach();
-            accept(admission, next, spawn, async || compio::time::sleep(REST).await).await
+            accept(limiter, next, spawn, async || compio::time::sleep(REST).await).await
         })
     })
 }

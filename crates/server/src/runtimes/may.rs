@@ -11,7 +11,7 @@ use may::coroutine;
 use may::net::TcpListener;
 use may::os::unix::net::UnixListener;
 
-use super::{Admission, AfterFailure, Open, REST, TaskContext, listener};
+use super::{AfterFailure, ConnectionLimiter, Open, REST, TaskContext, listener};
 use crate::net::connection::{Connect, Next};
 use crate::net::{OnDrop, ServerContext};
 use crate::socket;
@@ -69,7 +69,7 @@ fn accept<T: Stream>(
     next: impl Fn() -> io::Result<T>,
 ) -> io::Result<()> {
     let served: &'static Descriptors = Box::leak(Box::default());
-    let admission = Admission::new(context, tasks)?;
+    let limiter = ConnectionLimiter::new(context, tasks)?;
     let stack_words = if context.tls.is_some() { TLS_STACK_WORDS } else { may::config().get_stack_size() };
     context.notify_started();
     let ended = loop {
@@ -77,7 +77,7 @@ fn accept<T: Stream>(
             Ok(stream) => {
                 let descriptor = stream.as_raw_fd();
                 // SAFETY: the stream keeps the descriptor open.
-                if let Some(open) = admission.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
+                if let Some(open) = limiter.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
                     lock(served).insert(descriptor);
                     let coroutine = coroutine::Builder::new().stack_size(stack_words);
                     // SAFETY: no reference to thread-local storage is held across a wait, and the frames fit the coroutine's
@@ -86,7 +86,7 @@ fn accept<T: Stream>(
                     drop(spawned.expect("may allocates coroutines or panics"));
                 }
             }
-            Err(error) => match admission.after(error) {
+            Err(error) => match limiter.after(error) {
                 Ok(AfterFailure::Accept) => {}
                 Ok(AfterFailure::Rest) => thread::sleep(REST),
                 Ok(AfterFailure::Stop) => break Ok(()),

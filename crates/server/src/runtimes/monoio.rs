@@ -14,7 +14,7 @@ use monoio::time::TimeDriver;
 use monoio::{IoUringDriver, Runtime, RuntimeBuilder};
 
 use super::owned::{self, Unsent};
-use super::{Admission, Open, REST, accept, run_alike, with_listener};
+use super::{ConnectionLimiter, Open, REST, accept, run_alike, with_listener};
 use crate::net::connection::Connect;
 use crate::net::{ServerContext, StartSignal};
 use crate::platform::io_uring::refusal;
@@ -39,13 +39,13 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one(context: &ServerContext<'_>, admission: &Admission<'_>, started: &StartSignal<'_>) -> io::Result<()> {
+fn run_one(context: &ServerContext<'_>, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     runtime()?.block_on(async {
         with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
             let next = async || next().await.map(Socket);
             let spawn = |open, Socket(stream)| drop(monoio::spawn(contain_panic(serve(open, stream))));
-            accept(admission, next, spawn, async || monoio::time::sleep(REST).await).await
+            accept(limiter, next, spawn, async || monoio::time::sleep(REST).await).await
         })
     })
 }

@@ -11,7 +11,7 @@ use smol::net::unix::UnixListener;
 use smol::stream::Stream as _;
 use smol::{Executor, Timer};
 
-use super::{Admission, Open, REST, TaskContext, accept, with_listener};
+use super::{ConnectionLimiter, Open, REST, TaskContext, accept, with_listener};
 use crate::net::connection::Connect;
 use crate::net::{ACCEPTS, ServerContext};
 use crate::spec::model::ModelRow;
@@ -39,7 +39,7 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
         }
         smol::block_on(executor.run(async {
             with_listener!(context, true, TcpListener::try_from, UnixListener::try_from, |next| {
-                let admission = Admission::new(context, tasks)?;
+                let limiter = ConnectionLimiter::new(context, tasks)?;
                 context.notify_started();
                 let accepts = Cell::new(0);
                 let next = async || {
@@ -50,7 +50,7 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
                     next().await
                 };
                 let spawn = |open, stream| executor.spawn(serve(open, stream)).detach();
-                accept(&admission, next, spawn, async || _ = Timer::after(REST).await).await
+                accept(&limiter, next, spawn, async || _ = Timer::after(REST).await).await
             })
         }))
     })

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at};
 
-use super::{Admission, Open, REST, TaskContext, accept, with_listener};
+use super::{ConnectionLimiter, Open, REST, TaskContext, accept, with_listener};
 use crate::net::ServerContext;
 use crate::net::connection::Connect;
 use crate::spec::model::ModelRow;
@@ -37,10 +37,10 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
     let runtime = builder.enable_io().enable_time().build()?;
     runtime.block_on(async {
         with_listener!(context, true, TcpListener::from_std, UnixListener::from_std, |next| {
-            let admission = Admission::new(context, tasks)?;
+            let limiter = ConnectionLimiter::new(context, tasks)?;
             context.notify_started();
             let spawn = |open, stream| drop(tokio::spawn(serve(open, stream)));
-            accept(&admission, next, spawn, async || tokio::time::sleep(REST).await).await
+            accept(&limiter, next, spawn, async || tokio::time::sleep(REST).await).await
         })
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use wire::Service;
-use wire::tls::{Progress, RECORD_BYTES, Records};
+use wire::tls::{RECORD_BYTES, RecordLayer, TlsState};
 
 use super::forward::forward;
 
@@ -29,7 +29,7 @@ pub struct TlsConnection<C> {
 }
 
 struct Session {
-    records: Records<UnbufferedServerConnection>,
+    records: RecordLayer<UnbufferedServerConnection>,
     /// Records that are being sent. They stay unchanged until all are sent, because the kernel may be reading them.
     sending: Vec<u8>,
     sent_bytes: usize,
@@ -69,7 +69,7 @@ impl<S: Service> WithTls<S> {
         });
         session.uncounted_bytes += bytes;
         session.has_just_failed = progress.is_err();
-        session.has_ended = matches!(progress, Ok(Progress::Ended) | Err(_));
+        session.has_ended = matches!(progress, Ok(TlsState::Ended) | Err(_));
         self.encrypt_next(conn, session);
         requests
     }
@@ -100,7 +100,7 @@ impl Session {
     fn new(config: &Arc<ServerConfig>) -> Self {
         let connection = UnbufferedServerConnection::new(config.clone());
         Self {
-            records: Records::new(connection.expect("`Server::start` has made a connection")),
+            records: RecordLayer::new(connection.expect("`Server::start` has made a connection")),
             sending: Vec::new(),
             sent_bytes: 0,
             encrypted_bytes: 0,

@@ -113,7 +113,7 @@ pub struct Garbage(pub &'static str);
 
 /// Reads the responses of one connection from input in any pieces.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ResponseReader {
     /// The beginning of an incomplete head or chunk line; usually empty.
     pending: Vec<u8>,
     scan: Scan,
@@ -131,7 +131,7 @@ enum Position {
     UntilEnd,
 }
 
-impl Reader {
+impl ResponseReader {
     /// Reads input. Returns the number of bytes taken, and the response if complete. `is_head`: the request was HEAD.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], is_head: bool) -> (usize, Option<Result<Response, Garbage>>) {

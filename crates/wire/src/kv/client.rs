@@ -22,7 +22,7 @@ pub trait Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A whole response.
-    Whole(Reply),
+    Whole(KvReply),
     /// A value follows, with a line end.
     Value {
         /// The size of the value.
@@ -56,14 +56,14 @@ impl Dialect for Memcached {
     #[inline]
     fn line(line: &[u8], key: &[u8]) -> Line {
         Line::Whole(match line {
-            b"END" => Reply::Miss,
-            b"STORED" => Reply::Stored,
-            b"NOT_STORED" => Reply::NotStored,
-            b"ERROR" => Reply::Error,
-            _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => Reply::Error,
+            b"END" => KvReply::Miss,
+            b"STORED" => KvReply::Stored,
+            b"NOT_STORED" => KvReply::NotStored,
+            b"ERROR" => KvReply::Error,
+            _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => KvReply::Error,
             _ => match value_bytes(line, key) {
                 Some(bytes) => return Line::Value { bytes },
-                None => Reply::Garbage,
+                None => KvReply::Garbage,
             },
         })
     }
@@ -71,7 +71,7 @@ impl Dialect for Memcached {
 
 /// A complete response to [`Dialect::get`] or [`Dialect::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum KvReply {
     /// The expected value.
     Hit,
     /// Another value under the requested key.
@@ -90,7 +90,7 @@ pub enum Reply {
 
 /// Reads the responses of one connection from input in any pieces.
 #[derive(Debug, Default)]
-pub struct Reader<D> {
+pub struct ReplyReader<D> {
     /// The beginning of an incomplete line; usually empty.
     line: Vec<u8>,
     position: Position,
@@ -110,9 +110,9 @@ enum Position {
 /// Longest line: a line with the longest key and numbers, or an error.
 const LINE_BYTES_MAX: usize = 512;
 
-impl<D: Dialect + Default> Reader<D> {
+impl<D: Dialect + Default> ReplyReader<D> {
     /// Reads input for the requested `key` and the expected `value`. Returns the bytes taken, and the response if complete.
-    pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
+    pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<KvReply>) {
         let mut at = 0;
         while at < bytes.len() {
             at += match self.position {
@@ -128,7 +128,7 @@ impl<D: Dialect + Default> Reader<D> {
                 Position::Line => match memchr::memchr(b'\n', &bytes[at..]) {
                     end if self.line.len() + end.unwrap_or(bytes.len() - at) > LINE_BYTES_MAX => {
                         *self = Self::default();
-                        return (bytes.len(), Some(Reply::Garbage));
+                        return (bytes.len(), Some(KvReply::Garbage));
                     }
                     Some(end) => {
                         let line = &bytes[at..at + end];
@@ -175,10 +175,10 @@ impl<D: Dialect + Default> Reader<D> {
     }
 
     /// Interprets a line; returns the response if the line completes it.
-    fn end_line(&mut self, line: &[u8], key: &[u8], value: &[u8]) -> Option<Reply> {
-        let Some(line) = line.strip_suffix(b"\r") else { return Some(Reply::Garbage) };
+    fn end_line(&mut self, line: &[u8], key: &[u8], value: &[u8]) -> Option<KvReply> {
+        let Some(line) = line.strip_suffix(b"\r") else { return Some(KvReply::Garbage) };
         if self.was_value {
-            return Some(if D::AFTER_VALUE == Some(line) { self.value_reply() } else { Reply::Garbage });
+            return Some(if D::AFTER_VALUE == Some(line) { self.value_reply() } else { KvReply::Garbage });
         }
         match D::line(line, key) {
             Line::Whole(reply) => Some(reply),
@@ -191,8 +191,8 @@ impl<D: Dialect + Default> Reader<D> {
         }
     }
 
-    fn value_reply(&self) -> Reply {
-        if self.wrong { Reply::Wrong } else { Reply::Hit }
+    fn value_reply(&self) -> KvReply {
+        if self.wrong { KvReply::Wrong } else { KvReply::Hit }
     }
 }
 
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
 
     /// Reads a stream in pieces of this size; returns its responses.
-    fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
-        let (mut reader, mut replies) = (Reader::<Memcached>::default(), Vec::new());
+    fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<KvReply> {
+        let (mut reader, mut replies) = (ReplyReader::<Memcached>::default(), Vec::new());
         for mut piece in stream.chunks(piece_bytes) {
             while !piece.is_empty() {
                 let (taken_bytes, reply) = reader.read(piece, key, value);
@@ -230,16 +230,16 @@ mod tests {
             assert_eq!(
                 read(stream, piece_bytes, b"k", b"END\r\nabcd"),
                 [
-                    Reply::Hit,
-                    Reply::Miss,
-                    Reply::Stored,
-                    Reply::NotStored,
-                    Reply::Error,
-                    Reply::Error,
-                    Reply::Wrong,
-                    Reply::Wrong,
-                    Reply::Wrong,
-                    Reply::Miss
+                    KvReply::Hit,
+                    KvReply::Miss,
+                    KvReply::Stored,
+                    KvReply::NotStored,
+                    KvReply::Error,
+                    KvReply::Error,
+                    KvReply::Wrong,
+                    KvReply::Wrong,
+                    KvReply::Wrong,
+                    KvReply::Miss
                 ],
                 "in pieces of {piece_bytes}"
             );
@@ -265,14 +265,15 @@ mod tests {
         ) {
             let stream = responses.concat();
             let read = |cuts: &[usize]| {
-                let (mut reader, mut replies, mut rest) = (Reader::<Memcached>::default(), Vec::new(), &stream[..]);
+                let (mut reader, mut replies, mut rest) =
+                    (ReplyReader::<Memcached>::default(), Vec::new(), &stream[..]);
                 for length in cuts.iter().cycle() {
                     let (mut piece, later) = rest.split_at(rest.len().min(*length));
                     while !piece.is_empty() {
                         let (taken_bytes, reply) = reader.read(piece, b"k", b"END\r\nabcd");
                         replies.extend(reply);
                         // The start of the next response is unknown.
-                        if reply == Some(Reply::Garbage) {
+                        if reply == Some(KvReply::Garbage) {
                             return replies;
                         }
                         piece = &piece[taken_bytes..];
@@ -304,11 +305,11 @@ mod tests {
             &[&b"SERVER_ERROR "[..], &[b'x'; 600], b"\r\n"].concat(),
         ] {
             let text = String::from_utf8_lossy(stream);
-            assert_eq!(read(stream, stream.len(), b"k", b"v"), [Reply::Garbage], "{text}");
-            assert_eq!(read(stream, 1, b"k", b"v")[0], Reply::Garbage, "{text}");
+            assert_eq!(read(stream, stream.len(), b"k", b"v"), [KvReply::Garbage], "{text}");
+            assert_eq!(read(stream, 1, b"k", b"v")[0], KvReply::Garbage, "{text}");
         }
         // A value without its line end is not a hit, whatever follows.
-        assert_ne!(read(b"VALUE k 0 1\r\nvxxEND\r\n", 3, b"k", b"v"), [Reply::Hit]);
+        assert_ne!(read(b"VALUE k 0 1\r\nvxxEND\r\n", 3, b"k", b"v"), [KvReply::Hit]);
     }
 
     #[test]
@@ -319,10 +320,10 @@ mod tests {
 
         let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
         let records = Records::new(10, 1000, 3);
-        let (mut conn, mut reader) = (KvConn::default(), Reader::<Memcached>::default());
+        let (mut conn, mut reader) = (KvConn::default(), ReplyReader::<Memcached>::default());
         let mut request = Vec::new();
         for (write, number, expected) in (0..200).flat_map(|number| {
-            [(false, number, Reply::Miss), (true, number, Reply::Stored), (false, number, Reply::Hit)]
+            [(false, number, KvReply::Miss), (true, number, KvReply::Stored), (false, number, KvReply::Hit)]
         }) {
             let key = records::key(number);
             request.clear();

@@ -1,7 +1,7 @@
 //! The client side of RESP2, without I/O.
 
 use super::frame::integer;
-use crate::kv::client::{Dialect, Line, Reply};
+use crate::kv::client::{Dialect, KvReply, Line};
 
 /// RESP2, the protocol of Redis.
 #[derive(Debug, Default)]
@@ -23,14 +23,14 @@ impl Dialect for Resp {
     #[inline]
     fn line(line: &[u8], _key: &[u8]) -> Line {
         Line::Whole(match line {
-            b"$-1" => Reply::Miss,
-            b"+OK" => Reply::Stored,
-            [b'-', ..] => Reply::Error,
+            b"$-1" => KvReply::Miss,
+            b"+OK" => KvReply::Stored,
+            [b'-', ..] => KvReply::Error,
             [b'$', digits @ ..] => match integer(digits).and_then(|bytes| u32::try_from(bytes).ok()) {
                 Some(bytes) => return Line::Value { bytes: bytes as usize },
-                None => Reply::Garbage,
+                None => KvReply::Garbage,
             },
-            _ => Reply::Garbage,
+            _ => KvReply::Garbage,
         })
     }
 }
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
     use crate::Service;
     use crate::kv::KvConfig;
-    use crate::kv::client::Reader;
+    use crate::kv::client::ReplyReader;
     use crate::kv::records::{self, Records};
     use crate::redis::{Redis, RedisConn};
 
     /// Reads a stream in pieces of this size; returns its responses.
-    fn read(stream: &[u8], piece_bytes: usize, value: &[u8]) -> Vec<Reply> {
-        let (mut reader, mut replies) = (Reader::<Resp>::default(), Vec::new());
+    fn read(stream: &[u8], piece_bytes: usize, value: &[u8]) -> Vec<KvReply> {
+        let (mut reader, mut replies) = (ReplyReader::<Resp>::default(), Vec::new());
         for mut piece in stream.chunks(piece_bytes) {
             while !piece.is_empty() {
                 let (taken_bytes, reply) = reader.read(piece, b"k", value);
@@ -76,7 +76,7 @@ mod tests {
     fn responses_in_any_pieces_are_read() {
         let stream = b"$5\r\n+OK\r\n\r\n$-1\r\n+OK\r\n-ERR syntax error\r\n-OOM full\r\n$5\r\n+OX\r\n\r\n$0\r\n\r\n$4\r\n+OK\r\r\n\
             $5\r\n+OK\r\nxx$5\r\n+OK\r\n\r\n";
-        use Reply::{Error, Hit, Miss, Stored, Wrong};
+        use KvReply::{Error, Hit, Miss, Stored, Wrong};
         for piece_bytes in crate::piece_sizes(stream.len()) {
             let replies = read(stream, piece_bytes, b"+OK\r\n");
             let expected = [Hit, Miss, Stored, Error, Error, Wrong, Wrong, Wrong, Wrong, Hit];
@@ -97,8 +97,8 @@ mod tests {
             b"+OK\n",
             &[b'-'; 600],
         ] {
-            assert_eq!(read(stream, stream.len(), b"v"), [Reply::Garbage], "{}", stream.escape_ascii());
-            assert_eq!(read(stream, 1, b"v")[0], Reply::Garbage, "{}", stream.escape_ascii());
+            assert_eq!(read(stream, stream.len(), b"v"), [KvReply::Garbage], "{}", stream.escape_ascii());
+            assert_eq!(read(stream, 1, b"v")[0], KvReply::Garbage, "{}", stream.escape_ascii());
         }
     }
 
@@ -106,10 +106,10 @@ mod tests {
     fn service_answers_requests_of_the_client() {
         let redis = Redis::new(&KvConfig::default(), Box::new(|| 1));
         let records = Records::new(10, 1000, 3);
-        let (mut conn, mut reader) = (RedisConn::default(), Reader::<Resp>::default());
+        let (mut conn, mut reader) = (RedisConn::default(), ReplyReader::<Resp>::default());
         for number in 0..100 {
             let (key, value) = (records::key(number), records.value(number));
-            for (write, expected) in [(false, Reply::Miss), (true, Reply::Stored), (false, Reply::Hit)] {
+            for (write, expected) in [(false, KvReply::Miss), (true, KvReply::Stored), (false, KvReply::Hit)] {
                 let mut request = Vec::new();
                 if write {
                     Resp::set(&mut request, &key, value)

@@ -143,12 +143,15 @@ fn fault_fails_only_its_trial_and_leaves_no_process() {
     let measuring = "server starts idle starts client starts client begins idle ends client ends server ends";
     for (fault, reason, log) in [
         (Fault::ServerStart, "cannot start `muxbench`", ""),
+        (Fault::ServerKilledStarting, "the server ended: signal: 9", server),
         (Fault::ServerReady, "the server: the port is in use", server),
+        (Fault::ServerKilledConnecting, "the server ended: signal: 9", connecting),
         (Fault::ServerKilled, "the server ended: signal: 9", measuring),
         (Fault::ServerEnd, "the server ended: signal: 9", reported),
         (Fault::Idle, "idle connections: connection refused", idle),
         (Fault::IdleKilled, "idle connections: the process ended: signal: 9", reported),
         (Fault::Refused, "connection reset; the server refused 2 connections", connecting),
+        (Fault::ClientKilledConnecting, "the client ended: signal: 9", connecting),
         (Fault::Client, "the client ended: signal: 11", measuring),
     ] {
         let ([first, second], full_log) = with_fault(fault);
@@ -229,6 +232,28 @@ fn abort_while_the_testbed_starts_keeps_no_record() {
     let (end, run) = run_on(&machine, trials, &stop, &folder.path().join("run"), &mut |_| {});
     assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Stopped, 0));
     assert_eq!(machine.take_log(), [""; 0], "no process starts");
+}
+
+#[test]
+fn abort_while_idle_connections_hang_keeps_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::default();
+    machine.fault.set(Some(Fault::IdleHung));
+    let (end, run) = run_on(&machine, fake::trials(2), &machine.stop, &folder.path().join("run"), &mut |_| {});
+    assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Stopped, 0));
+    assert_eq!(machine.take_log(), &WHOLE_TRIAL[..8], "all processes end");
+}
+
+#[test]
+fn stop_before_the_first_trial_starts_no_process() {
+    for request in [Stop::request, Stop::abort] {
+        let folder = tempfile::tempdir().unwrap();
+        let (machine, stop) = (FakeMachine::default(), Stop::default());
+        request(&stop);
+        let (end, run) = run_on(&machine, fake::trials(1), &stop, &folder.path().join("run"), &mut |_| {});
+        assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Stopped, 0));
+        assert_eq!(machine.take_log(), [""; 0]);
+    }
 }
 
 #[test]

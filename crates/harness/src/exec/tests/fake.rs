@@ -12,8 +12,8 @@ use load::LoadConfig;
 use load::config::Phases;
 use load::report::merge::Account;
 use load::time::clock::monotonic_ns;
-use load::tools::idle::{Event as IdleEvent, IdleReport};
-use server::control::Event as ServerEvent;
+use load::tools::idle::{IdleEvent, IdleReport};
+use server::control::ServerEvent;
 use server::{ServerSpec, Snapshot};
 
 use super::launch::Launch;
@@ -50,8 +50,12 @@ pub(super) fn trials(count: u32) -> Vec<Trial> {
 pub(super) enum Fault {
     /// The server cannot be started.
     ServerStart,
+    /// The server is killed before it is ready.
+    ServerKilledStarting,
     /// The server reports a failure instead of its readiness.
     ServerReady,
+    /// The server is killed while its clients connect.
+    ServerKilledConnecting,
     /// The server is killed in the window.
     ServerKilled,
     /// The server fails after its client has left.
@@ -60,8 +64,12 @@ pub(super) enum Fault {
     Idle,
     /// A process of idle connections is killed before it verifies them.
     IdleKilled,
+    /// A process of idle connections never verifies them, and the user aborts the run meanwhile.
+    IdleHung,
     /// A client cannot connect, as the server refuses two connections.
     Refused,
+    /// A client is killed before it is connected.
+    ClientKilledConnecting,
     /// A client fails in the window.
     Client,
     /// A client cannot write its samples.
@@ -76,6 +84,8 @@ pub(super) struct FakeMachine {
     log: Rc<RefCell<Vec<&'static str>>>,
     /// The fault of the next trial only.
     pub(super) fault: Rc<Cell<Option<Fault>>>,
+    /// The request to stop of [`Fault::IdleHung`].
+    pub(super) stop: Stop,
     is_server_killed: Rc<Cell<bool>>,
     refused: Rc<Cell<u64>>,
 }
@@ -116,7 +126,7 @@ impl Launch for FakeMachine {
             bail!("cannot start `muxbench`");
         }
         self.write("server starts");
-        self.is_server_killed.set(false);
+        self.is_server_killed.set(self.fails(Fault::ServerKilledStarting));
         self.refused.set(0);
         let mut server = FakeServer { machine: self.clone(), answers: VecDeque::new() };
         let (address, ports) = (([127, 0, 0, 1], 80).into(), None);
@@ -207,6 +217,10 @@ impl Process<IdleEvent> for FakeIdle {
             self.is_killed = true;
             return Ok(());
         }
+        if self.machine.fails(Fault::IdleHung) {
+            self.machine.stop.abort();
+            return Ok(());
+        }
         let report = IdleReport { held: self.connections, alive: self.connections, ..IdleReport::default() };
         self.answers.push_back(IdleEvent::Verified { report });
         Ok(())
@@ -281,6 +295,13 @@ impl Fleet for FakeClient {
         if self.machine.fails(Fault::Refused) {
             self.machine.refused.set(2);
             bail!("connection reset");
+        }
+        if self.machine.fails(Fault::ServerKilledConnecting) {
+            self.machine.is_server_killed.set(true);
+            bail!("connection reset");
+        }
+        if self.machine.fails(Fault::ClientKilledConnecting) {
+            bail!("the client ended: signal: 9");
         }
         Ok(())
     }

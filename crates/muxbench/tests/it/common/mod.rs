@@ -51,6 +51,17 @@ pub fn store(folder: &Path, run: &Run) {
     run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
+/// Checks that all servers of a repeat and workload share a window in the plan of a run. On a busy machine, responses may
+/// overrun their slices, and the trials then run separately.
+pub fn assert_interleaved(run: &Run) {
+    let feasible = || run.header.trials.iter().filter(|trial| trial.infeasible.is_empty());
+    for trial in feasible() {
+        let rivals = feasible().filter(|it| it.repeat == trial.repeat && it.workload == trial.workload);
+        let heats: Vec<_> = rivals.map(|it| it.load.slices.map(|slices| slices.heat)).collect();
+        assert!(heats.iter().all(|heat| heat.is_some() && *heat == heats[0]), "{}: {heats:?}", trial.label());
+    }
+}
+
 /// `muxbench load` with a folder for its results.
 pub fn load() -> Command {
     static NUMBER: AtomicU32 = AtomicU32::new(0);

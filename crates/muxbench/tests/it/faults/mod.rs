@@ -9,12 +9,12 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cases::{Cases, case};
 use crate::common::{
-    Serve, TIMEOUT, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command,
-    skipped, text,
+    Serve, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command, skipped,
+    text,
 };
 use harness::exec::event::{RunEnd, RunEvent};
 use harness::exec::launch::Muxbench;
@@ -92,48 +92,29 @@ fn socket_folders() -> usize {
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
 }
 
-/// Kills `muxbench WORD` when a client enters this phase: in the first trial by SIGKILL, in the second by SIGSEGV. Checks that
-/// the third trial succeeds.
-fn kill_in_phase(phase: &str, word: &str, transport: &str) {
-    let long = |phases: &str| format!("connections = 5\nrate = 200\n[phases]\n{phases}\ndrain = \"60s\"");
-    let (architecture, workload) = match phase {
-        // Requests take 100 ms each, one after the other, so the connect phase is long.
-        "connect" => {
-            ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
-        }
-        // Requests take 100 ms each, so some are outstanding at the end of the window.
-        "cool-down" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
-        "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
-        "warm-up" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
-        "measure" => ("mt", long("ramp = \"0\"\nhold = \"0\"\nmeasure = \"30s\"")),
-        _ => ("mt", QUICK.to_owned()),
-    };
+/// Kills `muxbench WORD` while a client measures: in the first trial by SIGKILL, in the second by SIGSEGV. Checks that the third
+/// trial succeeds. The tests of the runner kill processes in the other phases.
+fn kill_while_measuring(word: &str, transport: &str) {
+    // Write no core dumps.
+    let maximum = rustix::process::getrlimit(Resource::Core).maximum;
+    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     link_muxbench(folder);
-    if phase == "start" {
-        install_dying_program(folder, word);
-    }
 
-    let faulty = trials(architecture, transport, &workload, 2);
+    let faulty = trials("mt", transport, &QUICK.replace("300ms", "30s"), 2);
     let header = header([faulty, trials("mt", transport, QUICK, 1)].concat());
     let signals = [Signal::KILL, Signal::SEGV];
     let mut trial_now = 0;
-    let mut killed = [phase == "start"; 2];
-    let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| {
-        let phase_now = match event {
-            RunEvent::Started(trial) => {
-                trial_now = trial.index as usize;
-                return;
-            }
-            RunEvent::Load(load::Event::Connecting { .. }) => "connect",
-            RunEvent::Load(load::Event::Progress { phase, .. }) => phase,
-            _ => return,
-        };
-        if phase_now == phase && !killed.get(trial_now).is_none_or(|&is_killed| is_killed) {
+    let mut killed = [false; 2];
+    let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| match event {
+        RunEvent::Started(trial) => trial_now = trial.index as usize,
+        RunEvent::Load(load::Event::Progress { phase, .. })
+            if phase == "measure" && killed.get(trial_now) == Some(&false) =>
+        {
             killed[trial_now] = true;
             let victims = processes(folder, word);
-            assert!(!victims.is_empty(), "{phase}: `muxbench {word}` runs");
+            assert!(!victims.is_empty(), "`muxbench {word}` runs");
             // The first SIGSEGV may only remove the handler that detects stack overflows.
             eventually("the process is dead", || {
                 for &pid in &victims {
@@ -142,20 +123,21 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
                 processes(folder, word).is_empty()
             });
         }
+        _ => {}
     });
-    assert_eq!((ended, killed), (RunEnd::Complete, [true; 2]), "{phase}");
-    assert_eq!(run.records.len(), 3, "{phase}");
+    assert_eq!((ended, killed), (RunEnd::Complete, [true; 2]));
+    assert_eq!(run.records.len(), 3);
     let process = if word == "serve" { "the server" } else { "the client" };
     for (record, signal) in run.records.iter().zip(["signal: 9", "signal: 11"]) {
         let (kind, reason) = (record.verdict.kind, &record.verdict.reason);
-        assert_eq!(kind, VerdictKind::Failed, "{phase}: {reason}");
-        assert!(reason.contains(&format!("{process} ended: {signal}")), "{phase}: {reason}");
+        assert_eq!(kind, VerdictKind::Failed, "{reason}");
+        assert!(reason.contains(&format!("{process} ended: {signal}")), "{reason}");
     }
     let last = &run.records[2];
-    assert_ne!(last.verdict.kind, VerdictKind::Failed, "{phase}: {}", last.verdict.reason);
-    assert!(last.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
-    assert_eq!(temporary_files(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
-    assert!(store::samples_path(&folder.join("run"), 2).exists(), "{phase}");
+    assert_ne!(last.verdict.kind, VerdictKind::Failed, "{}", last.verdict.reason);
+    assert!(last.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned));
+    assert_eq!(temporary_files(&folder.join("run")), Vec::<PathBuf>::new());
+    assert!(store::samples_path(&folder.join("run"), 2).exists());
     eventually("all processes of the run end", || processes(folder, "").is_empty());
 }
 
@@ -164,43 +146,13 @@ fn link_muxbench(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
 }
 
-/// Replaces the muxbench of a folder. The first `muxbench WORD` dies of SIGKILL at its start, the second of SIGSEGV.
-fn install_dying_program(folder: &Path, word: &str) {
-    let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
-    fs::rename(&program, &real).unwrap();
-    let script = format!(
-        "#!/bin/sh\nif [ \"$1\" = {word} ]; then\n  mkdir \"$0.1\" 2>/dev/null && kill -KILL $$\n  \
-         mkdir \"$0.2\" 2>/dev/null && kill -SEGV $$\nfi\nexec \"$0.real\" \"$@\"\n"
-    );
-    // Another process writes the file, so that no concurrently forked process holds it open for writing.
-    let mut writer = Command::new("sh");
-    writer.args(["-c", "cat > \"$0\" && chmod +x \"$0\""]).arg(&program).stdin(Stdio::piped());
-    let mut writer = writer.spawn().unwrap();
-    writer.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    assert!(writer.wait().unwrap().success());
-}
-
-/// Tests the phases in parallel threads, because each test mostly waits.
-fn kill_in_each_phase(word: &str, transport: &str) {
-    // Write no core dumps.
-    let maximum = rustix::process::getrlimit(Resource::Core).maximum;
-    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
-    let every = std::env::var_os("MUXBENCH_EVERY").is_some();
-    let further: &[&str] = if every { &["ramp", "warm-up", "cool-down"] } else { &[] };
-    std::thread::scope(|scope| {
-        for &phase in ["start", "connect", "measure"].iter().chain(further) {
-            scope.spawn(move || kill_in_phase(phase, word, transport));
-        }
-    });
-}
-
 fn killed_server_fails_only_its_trial() {
-    kill_in_each_phase("serve", "unix");
+    kill_while_measuring("serve", "unix");
     assert_eq!(socket_folders(), 0);
 }
 
 fn killed_client_fails_only_its_trial() {
-    kill_in_each_phase("load", "tcp");
+    kill_while_measuring("load", "tcp");
 }
 
 fn killed_supervisor_ends_external_server_and_fails_one_trial() {
@@ -291,35 +243,6 @@ fn sigterm_sighup_or_second_sigint_stops_run_immediately() {
         assert_eq!(temporary_files(&folder.path().join("run")), Vec::<PathBuf>::new());
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
     }
-}
-
-fn aborted_run_does_not_wait_for_hung_idle_connections() {
-    let folder = tempfile::tempdir().unwrap();
-    link_muxbench(folder.path());
-    let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
-    // Without an abort, the run would wait for the idle connections for an hour.
-    trials.iter_mut().for_each(|trial| trial.load.timeout_ns = 3_600_000_000_000);
-    let stop = Stop::default();
-    let mut hung = None;
-    let (ended, run) = run(folder.path(), &header(trials), &stop, &mut |event| {
-        if hung.is_none() && matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
-            let idle = processes(folder.path(), "idle");
-            assert_eq!(idle.len(), 1);
-            rustix::process::kill_process(idle[0], Signal::STOP).unwrap();
-            let (stop, run) = (stop.clone(), folder.path().join("run"));
-            hung = Some(std::thread::spawn(move || {
-                // Once the client writes samples, the run waits only for the idle connections.
-                eventually("the client has measured", || !temporary_files(&run).is_empty());
-                std::thread::sleep(Duration::from_secs(1));
-                stop.abort();
-                Instant::now()
-            }));
-        }
-    });
-    let stopped = hung.expect("the trial has reported progress").join().unwrap();
-    assert!(stopped.elapsed() < TIMEOUT, "{:?}", stopped.elapsed());
-    assert_eq!((ended, run.records.len()), (RunEnd::Stopped, 0));
-    eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
 }
 
 /// Returns the command `unshare` for a new namespace of this kind; `None` if this host does not permit one.
@@ -515,7 +438,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(killed_client_fails_only_its_trial));
     cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
     cases.once(case!(sigterm_sighup_or_second_sigint_stops_run_immediately));
-    cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
     cases.once(case!(delayed_runner_invalidates_its_trial));

@@ -78,7 +78,7 @@ fn plan_with_exhausted_ports_uses_other_addresses_or_fails() {
 }
 
 /// A library for LD_PRELOAD whose wall clock is alternately 90 minutes fast and slow. It affects the standard library and jiff.
-/// muxbench reads its own clocks by system calls, and measures nothing by the wall clock (xtask/tests/tidy.rs).
+/// muxbench reads its own clocks by system calls, and measures nothing by the wall clock (xtask/tests/it/tidy.rs).
 const JUMPING: &str = r#"
 #define _GNU_SOURCE
 #include <sys/syscall.h>

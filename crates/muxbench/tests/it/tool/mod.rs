@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::cases::{Cases, case};
 use crate::common::{
-    ROOT, Serve, descendants, eventually, is_alive, json, muxbench, prepared, sampled_trials, store, text,
+    ROOT, Serve, assert_interleaved, descendants, eventually, is_alive, json, muxbench, prepared, sampled_trials,
+    store, text,
 };
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -27,7 +28,7 @@ const SMALL: &[&str] = &[
     "--connections",
     "20",
     "--rate",
-    "500",
+    "1000",
     "--request",
     "1B",
     "--response",
@@ -46,6 +47,9 @@ const SMALL: &[&str] = &[
     "--pacing",
     "sleep-spin",
 ];
+
+/// Flags that run each trial separately, so that all its requests count.
+const SEPARATE: &[&str] = &["--interleave", "never"];
 
 /// Runs muxbench in `folder`. Panics with all output unless the exit code is `code`.
 fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
@@ -155,6 +159,7 @@ fn kernel_timestamps_cover_every_sent_request() {
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
     let table = text(&output.stdout);
     assert!(table.contains("Kernel timestamps on the interface lo, which has no hardware timestamps"), "{table}");
+    assert_interleaved(&harness::store::read(&folder.path().join("run")).unwrap());
     let whole = json(&run(folder.path(), &["report", "run", "--json"], 0));
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
@@ -176,11 +181,12 @@ fn flags_set_locality_and_schedules() {
     let more =
         ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
     let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
-    let title = "20 connections, 1/4 active, 30 idle connections, popularity zipf:0.8, 500 requests/s, as a Poisson \
+    let title = "20 connections, 1/4 active, 30 idle connections, popularity zipf:0.8, 1000 requests/s, as a Poisson \
                  process, 1B -> 100B";
     assert!(out.contains(title), "{out}");
     let store = harness::store::read(&folder.path().join("run")).unwrap();
     assert_eq!(store.records.len(), 8);
+    assert_interleaved(&store);
     for record in store.records {
         let samples =
             harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), record.trial.index))
@@ -241,10 +247,33 @@ fn experiment_file_is_planned_and_run() {
     let table = text(&run(folder.path(), &["plan", "mine.toml"], 0).stdout);
     assert!(table.contains("mine: 4 trials, about"), "{table}");
     measure(folder.path(), &["run", "mine.toml", "--quiet", "--output", "here"]);
-    assert!(folder.path().join("here/run.json").exists());
+    assert_interleaved(&harness::store::read(&folder.path().join("here")).unwrap());
     run(folder.path(), &["run", "mine.toml", "--output", "here"], 1);
     let schema = json(&run(folder.path(), &["plan", "--schema"], 0));
     assert!(schema["properties"]["workload"].is_object());
+}
+
+fn until_decides_pairs_or_prints_how_to_continue() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = SMALL.iter().position(|argument| *argument == "--repeats").unwrap();
+    let more = ["--placebo", "--until", "20%", "--budget", "3s", "--output", "here"];
+    let out = text(&measure(folder.path(), &[&SMALL[..at], &SMALL[at + 2..], &more].concat()).stdout);
+    let stored = harness::store::read(&folder.path().join("here")).unwrap();
+    assert_eq!(stored.header.strategy, harness::model::Strategy::Until { margin: 0.2, time_max_ns: 3_000_000_000 });
+    assert_interleaved(&stored);
+    let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
+    let rows = report["summary"]["comparisons"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    // On a busy machine most trials may be invalid.
+    if rows.iter().any(|row| row["verdict"] != "valid") {
+        return;
+    }
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("Noise floor: epoll against itself (placebo) "), "{out}");
+    let decisions = ["Equal within 20 %: ", "All pairs are separated.", "Open: "];
+    assert!(decisions.iter().any(|decision| words.contains(decision)), "{out}");
+    let continues = out.lines().any(|line| line.starts_with("  muxbench compare --resume here --budget "));
+    assert_eq!(continues, words.contains("Open: "), "{out}");
 }
 
 fn experiment_is_read_from_a_named_pipe() {
@@ -353,6 +382,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
     let results = std::fs::read_dir(folder.join("results")).unwrap().next().unwrap().unwrap().path();
     let samples = harness::samples::read(&harness::store::samples_path(&results, 0)).unwrap();
     let planned = trials[0]["load"]["planned"].as_u64().unwrap();
+    assert_interleaved(&harness::store::read(&results).unwrap());
     // The samples of an interleaved trial include those of guards.
     let has_guards = !trials[0]["trial"]["load"]["slices"].is_null();
     assert!(samples.len() as u64 == planned || has_guards && samples.len() as u64 > planned, "{planned} planned");
@@ -560,6 +590,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(flags_set_locality_and_schedules));
     cases.once(case!(calibrate_recovers_hold_times));
     cases.once(case!(experiment_file_is_planned_and_run));
+    cases.alone(case!(until_decides_pairs_or_prints_how_to_continue));
     cases.once(case!(experiment_is_read_from_a_named_pipe));
     cases.once(case!(needed_hosts_follow_from_documented_or_measured_costs));
     cases.once(case!(idle_counts_connections_that_are_alive_at_the_end));

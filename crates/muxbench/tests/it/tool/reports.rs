@@ -4,9 +4,9 @@ use super::*;
 
 fn report_repeats_the_table_of_compare() {
     let folder = tempfile::tempdir().unwrap();
-    let output = measure(folder.path(), SMALL);
+    let output = measure(folder.path(), &[SMALL, SEPARATE].concat());
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(out.contains("20 connections, 500 requests/s, 1B -> 100B"), "{out}");
+    assert!(out.contains("20 connections, 1000 requests/s, 1B -> 100B"), "{out}");
     for word in
         ["epoll", "mt", "p50 µs", "send delay p99", "CPU µs/req", "switches/req", "verdict", "seed 1", "Results: "]
     {
@@ -19,7 +19,7 @@ fn report_repeats_the_table_of_compare() {
     let whole = json(&run(folder.path(), &["report", "--json"], 0));
     assert_eq!(whole["trials"].as_array().unwrap().len(), 4);
     for trial in whole["trials"].as_array().unwrap() {
-        assert_eq!(trial["load"]["planned"], 100, "the client plans 500 requests/s for 200 ms");
+        assert_eq!(trial["load"]["planned"], 200, "the client plans 1000 requests/s for 200 ms");
         assert_eq!(trial["load"]["connections"], 20);
         assert_eq!(trial["server"]["connections"], 20);
     }
@@ -32,7 +32,7 @@ fn report_repeats_the_table_of_compare() {
     let results = std::fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
     for trial in 0..4 {
         let samples = harness::samples::read(&harness::store::samples_path(&results, trial)).unwrap();
-        assert_eq!(samples.len(), 100);
+        assert_eq!(samples.len(), 200);
         assert!(
             samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)
         );
@@ -44,7 +44,7 @@ fn report_repeats_the_table_of_compare() {
     );
     for trial in 0..4 {
         let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
-        assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
+        assert!(log.contains(" 20 connections, 1000 requests/s, repeat "), "{log}");
         for time in ["lag", "service", "response"] {
             assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
         }
@@ -105,7 +105,7 @@ fn two_runs_are_compared_by_row() {
 
 fn send_deviation_is_computed_from_stored_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
+    let even = [SMALL, SEPARATE, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
     measure(folder.path(), &even);
     let report = ["report", "even", "--send-deviation"];
     let deviations = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
@@ -113,9 +113,9 @@ fn send_deviation_is_computed_from_stored_samples() {
     assert_eq!(trials.len(), 4);
     for trial in trials {
         assert_eq!(trial["workload"]["schedule"], "constant");
-        assert_eq!(trial["interval_ns"], 2e6, "the interval of 500 requests/s");
+        assert_eq!(trial["interval_ns"], 1e6, "the interval of 1000 requests/s");
         let figures = &trial["figures"];
-        assert_eq!((&figures["count"], &trial["unsent"]), (&100.into(), &0.into()));
+        assert_eq!((&figures["count"], &trial["unsent"]), (&200.into(), &0.into()));
         let [min, median, max] = ["min_ns", "median_ns", "max_ns"].map(|name| figures[name].as_f64().unwrap());
         assert!(min <= median && median <= max && min <= 0.0 && 0.0 <= max, "the mean deviation is 0: {figures}");
         let cdf = trial["cdf"].as_array().unwrap();
@@ -187,7 +187,7 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
 fn public_tools_read_samples_and_histograms() {
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
-    measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
+    measure(folder.path(), &[SMALL, SEPARATE, &["--output", "here", "--quiet"]].concat());
     let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_results.py");
     let metrics = text(&run(folder.path(), &["report", "here", "--openmetrics"], 0).stdout);

@@ -79,23 +79,21 @@ fn interrupted_reproduction_continues_in_further_calls() {
 fn signal_before_the_first_trial_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("over here/kawai2008-http"), "kawai2008-http");
-    for signal in [Signal::INT, Signal::TERM] {
-        let mut child = muxbench()
-            .args(["reproduce", "kawai2008", "--output", "over here", "--figures", "plots"])
-            .current_dir(folder.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut printed = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        printed.read_line(&mut line).unwrap();
-        assert!(line.contains("kawai2008-http, in over here"), "{line}");
-        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
-        let rest = std::io::read_to_string(printed).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-        let again = "muxbench reproduce kawai2008 --quick --output 'over here' --figures plots\n";
-        assert!(rest.contains(&format!("Finish the run with: {again}")), "{rest}");
-    }
+    let mut child = muxbench()
+        .args(["reproduce", "kawai2008", "--output", "over here", "--figures", "plots"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut printed = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    printed.read_line(&mut line).unwrap();
+    assert!(line.contains("kawai2008-http, in over here"), "{line}");
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest = std::io::read_to_string(printed).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    let again = "muxbench reproduce kawai2008 --quick --output 'over here' --figures plots\n";
+    assert!(rest.contains(&format!("Finish the run with: {again}")), "{rest}");
     assert!(!folder.path().join("over here/kawai2008.html").exists());
 }
 

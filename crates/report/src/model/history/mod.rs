@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `setting`: the settings, apart from traffic, that the points of a trend share
-//! - `Builder` collects runs; `History` is the result
+//! - `HistoryBuilder` collects runs; `History` is the result
 //!
 //! Runs are added one by one. The builder keeps only their figures, because a hundred whole runs would not fit into
 //! memory.
@@ -26,7 +26,7 @@ use crate::list::{distinct, grouped};
 
 /// Collects the figures of runs.
 #[derive(Debug, Default)]
-pub struct Builder {
+pub struct HistoryBuilder {
     hosts: Vec<Facts>,
     entries: Vec<(Entry, Vec<(Key, TrendPoint)>)>,
     unreadable: Vec<Unreadable>,
@@ -138,7 +138,7 @@ impl Key {
     }
 }
 
-impl Builder {
+impl HistoryBuilder {
     /// Adds the figures of a run.
     pub fn add(&mut self, folder: &str, run: &Run) {
         let header = &run.header;

@@ -8,7 +8,7 @@ mod ranking;
 use harness::model::Workload;
 
 use super::chart::{Chart, Form, Shape};
-use super::plot_data::{Along, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};
+use super::plot_data::{Dimension, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};
 use crate::model::stream;
 use crate::model::summary::Row;
 
@@ -81,8 +81,9 @@ pub const FIGURES: &[FigureSpec] = &[
         title: "Service time against the rate",
         about: "Five percentiles of the service time against the planned rate.",
         draw: |data| {
-            data.open().filter(|data| data.groups(Some(Along::Rate)).iter().any(|group| group.members.len() > 1))?;
-            data.percentiles(Along::Rate, "service time", &SERVICE, |pair| pair.p50)
+            data.open()
+                .filter(|data| data.groups(Some(Dimension::Rate)).iter().any(|group| group.members.len() > 1))?;
+            data.percentiles(Dimension::Rate, "service time", &SERVICE, |pair| pair.p50)
         },
     },
     FigureSpec {
@@ -125,12 +126,12 @@ pub const FIGURES: &[FigureSpec] = &[
         title: "Bandwidth against idle connections",
         about: "The total bandwidth against the number of connections without traffic.",
         draw: |data| {
-            let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
-            let is_drawn = data.size() == Along::Idle || !differ;
+            let differ = data.groups(Some(Dimension::Idle)).iter().any(|group| group.members.len() > 1);
+            let is_drawn = data.size() == Dimension::Idle || !differ;
             if is_drawn {
                 return None;
             }
-            data.points(Along::Idle, ("bandwidth", Form::Bandwidth), bandwidth, |pair| Some(pair.ratio))
+            data.points(Dimension::Idle, ("bandwidth", Form::Bandwidth), bandwidth, |pair| Some(pair.ratio))
         },
     },
     FigureSpec {
@@ -180,7 +181,7 @@ pub const FIGURES: &[FigureSpec] = &[
                 client-limited.",
         draw: |data| {
             let share = |workload: &Workload, row: &Row| plain(Some(row.rate_achieved_per_s? / workload.rate_per_s?));
-            data.open()?.points(Along::Rate, ("achieved / planned rate", Form::Share), share, NO_INTERVALS)
+            data.open()?.points(Dimension::Rate, ("achieved / planned rate", Form::Share), share, NO_INTERVALS)
         },
     },
     FigureSpec {

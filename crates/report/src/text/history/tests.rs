@@ -5,7 +5,7 @@ use harness::model::{Run, VerdictKind};
 use super::*;
 use crate::export::history::csv;
 use crate::html::index::page;
-use crate::model::history::Builder;
+use crate::model::history::HistoryBuilder;
 use crate::model::run_diff::ChangeKind;
 use crate::plot::trends::drawn;
 use crate::text::Medium;
@@ -13,7 +13,7 @@ use crate::text::Medium;
 /// Returns the history of three runs on one host, one with another kernel, one with another workload, a search, and an
 /// unreadable run.
 fn history() -> History {
-    let mut builder = Builder::default();
+    let mut builder = HistoryBuilder::default();
     let began = |mut run: Run, day: u32, hour: u32| {
         run.header.started_at = format!("2026-01-{day:02}T{hour:02}:00:00Z");
         run.header.name = format!("202601{day:02}T{hour:02}0000-made-up");
@@ -51,7 +51,7 @@ fn history_fits_wide_and_narrow_terminals() {
 
 #[test]
 fn hostile_text_does_not_break_the_index() {
-    let mut builder = Builder::default();
+    let mut builder = HistoryBuilder::default();
     builder.add(testkit::HOSTILE, &testkit::hostile(testkit::run()));
     builder.add("results/b", &testkit::hostile(testkit::other_run()));
     builder.add_unreadable(testkit::HOSTILE, &anyhow::anyhow!(testkit::HOSTILE));
@@ -90,12 +90,12 @@ fn newest_run_is_compared_with_previous_run_on_its_host() {
         assert_eq!(finding, expected, "{} {}", trend.architecture, trend.title);
     }
     assert!(history.sentence.contains("2 slower: mt at 400 connections"), "{}", history.sentence);
-    assert!(Builder::default().finish().sentence.contains("No measurement was repeated"));
+    assert!(HistoryBuilder::default().finish().sentence.contains("No measurement was repeated"));
 }
 
 #[test]
 fn other_client_settings_form_another_trend() {
-    let mut builder = Builder::default();
+    let mut builder = HistoryBuilder::default();
     for day in 1..=4 {
         let mut run = testkit::run();
         run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
@@ -121,7 +121,7 @@ fn csv_has_a_row_for_each_point() {
 
 #[test]
 fn trends_of_streams_show_bytes() {
-    let mut builder = Builder::default();
+    let mut builder = HistoryBuilder::default();
     for name in ["one", "two"] {
         let mut run = testkit::bandwidth_run();
         run.header.name = name.into();
@@ -154,7 +154,7 @@ fn page_draws_every_trend_and_links_to_each_run() {
     }
     assert!(html.contains("results/broken") && html.contains(&history.sentence));
     // A single run has no trends but still has an index.
-    let mut builder = Builder::default();
+    let mut builder = HistoryBuilder::default();
     builder.add("one", &testkit::run());
     assert!(page(&builder.finish(), &["one".into()]).unwrap().contains("No measurement was repeated on the same host"));
 }

@@ -57,7 +57,7 @@ fn jobs_wake_a_thread_that_waits() {
         let (mut all, mut taken) = (Vec::new(), VecDeque::new());
         while all.len() < 3 {
             let outcome = jobs.take(&mut taken, 0, None, &Counters::default());
-            assert_eq!(outcome, Taken::Jobs, "the queue stays open");
+            assert_eq!(outcome, WaitResult::Jobs, "the queue stays open");
             all.extend(taken.drain(..));
         }
         senders.into_iter().for_each(|sender| sender.join().unwrap());
@@ -73,7 +73,7 @@ fn shared_queue_wakes_enough_threads() {
             let jobs = jobs.clone();
             thread::spawn(move || {
                 let (mut all, mut taken) = (Vec::new(), VecDeque::new());
-                while jobs.take(&mut taken, 1, None, &Counters::default()) == Taken::Jobs {
+                while jobs.take(&mut taken, 1, None, &Counters::default()) == WaitResult::Jobs {
                     all.extend(taken.drain(..));
                 }
                 all
@@ -98,7 +98,7 @@ fn closed_queue_ends_its_thread() {
             let jobs = jobs.clone();
             thread::spawn(move || {
                 let mut taken = VecDeque::new();
-                while jobs.take(&mut taken, 0, None, &Counters::default()) == Taken::Jobs {
+                while jobs.take(&mut taken, 0, None, &Counters::default()) == WaitResult::Jobs {
                     taken.clear();
                 }
             })

@@ -8,7 +8,7 @@ use crate::http::{Content, Http, HttpConn};
 
 /// Reads a stream in pieces of this size, up to the end of the connection; returns its responses.
 fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response, Garbage>> {
-    let (mut reader, mut responses) = (Reader::default(), Vec::new());
+    let (mut reader, mut responses) = (ResponseReader::default(), Vec::new());
     for mut piece in stream.chunks(piece_bytes) {
         while !piece.is_empty() {
             let (taken_bytes, response) = reader.read(piece, is_head);
@@ -56,7 +56,7 @@ proptest! {
         let stream = responses.concat();
         // Drop the reasons of errors: with other cuts, the reader may see another error first. Stop at an error.
         let read = |cuts: &[usize]| {
-            let (mut reader, mut found, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
+            let (mut reader, mut found, mut rest) = (ResponseReader::default(), Vec::new(), &stream[..]);
             for length in cuts.iter().cycle() {
                 let (mut piece, later) = rest.split_at(rest.len().min(*length));
                 while !piece.is_empty() {
@@ -130,7 +130,7 @@ fn response_split_at_each_byte_is_read() {
     ];
     for (stream, expected) in rows {
         for at in 0..=stream.len() {
-            let (mut reader, mut found) = (Reader::default(), Vec::new());
+            let (mut reader, mut found) = (ResponseReader::default(), Vec::new());
             let (first, second) = stream.split_at(at);
             for mut piece in [first, second] {
                 while !piece.is_empty() {
@@ -281,7 +281,7 @@ fn invalid_requests_are_refused() {
 #[test]
 fn service_answers_requests_of_the_client() {
     let http = Http::new(Content::generated(), Box::new(|| 1));
-    let (mut conn, mut reader) = (HttpConn::default(), Reader::default());
+    let (mut conn, mut reader) = (HttpConn::default(), ResponseReader::default());
     for (method, path, status, length) in [
         ("GET", "/bytes/100000", 200, 100_000),
         ("HEAD", "/bytes/100000", 200, 0),

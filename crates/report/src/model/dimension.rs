@@ -10,7 +10,7 @@ use crate::model::summary::{Comparison, Summary};
 
 /// A dimension in which workloads differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
+pub enum Dimension {
     /// Connections, without idle ones.
     Connections,
     /// Requests per second.
@@ -25,8 +25,8 @@ pub enum Axis {
     Response,
 }
 
-impl Axis {
-    /// Returns a workload's position on the axis.
+impl Dimension {
+    /// Returns a workload's position in the dimension.
     pub fn at(self, workload: &Workload) -> f64 {
         match self {
             Self::Connections => workload.connections.into(),
@@ -38,7 +38,7 @@ impl Axis {
         }
     }
 
-    /// Returns the workload with this axis cleared. Workloads with equal results differ at most on this axis.
+    /// Returns the workload with this dimension cleared. Workloads with equal results differ at most in this dimension.
     pub fn apart_from(self, workload: &Workload) -> Workload {
         let mut rest = workload.clone();
         match self {
@@ -83,7 +83,7 @@ impl Axis {
         }
     }
 
-    /// Returns the axis label.
+    /// Returns the label of an axis that shows the dimension.
     pub fn label(self) -> &'static str {
         match self {
             Self::Rate => "planned requests/s",
@@ -93,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// Returns whether a part of a workload's title states the position on this axis.
+    /// Returns whether a part of a workload's title states the position in this dimension.
     pub fn is_stated_by(self, words: &str) -> bool {
         match self {
             Self::Response => words.contains(" -> "),
@@ -104,11 +104,11 @@ impl Axis {
         }
     }
 
-    /// Returns the axis along which a run's workloads grow: ports if any server watches ports; idle connections if only
-    /// their number differs; otherwise connections.
+    /// Returns the dimension along which a run's workloads grow: ports if any server watches ports; idle connections if
+    /// only their number differs; otherwise connections.
     pub fn of_size(summary: &Summary) -> Self {
         let workloads = || summary.comparisons.iter().map(|comparison| &comparison.workload);
-        let differ = |axis: Self| workloads().any(|it| workloads().any(|other| axis.at(it) != axis.at(other)));
+        let differ = |along: Self| workloads().any(|it| workloads().any(|other| along.at(it) != along.at(other)));
         if workloads().any(|it| it.service.ports().is_some()) {
             Self::Ports
         } else if !differ(Self::Connections) && differ(Self::Idle) {
@@ -118,14 +118,14 @@ impl Axis {
         }
     }
 
-    /// Groups the workloads that differ only on this axis, in their order.
+    /// Groups the workloads that differ only in this dimension, in their order.
     pub(crate) fn groups<'a>(self, comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<Vec<&'a Comparison>> {
         grouped(comparisons, |a, b| self.apart_from(&a.workload) == self.apart_from(&b.workload))
     }
 }
 
 /// For each group, returns the parts of its title that some other group lacks, without the position on `along`.
-pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
+pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Dimension>) -> Vec<String> {
     let is_stated = |words: &str| along.is_some_and(|along| along.is_stated_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {
         group[0].title.split(", ").filter(|words| !is_stated(words)).map(str::to_owned).collect()
@@ -145,26 +145,26 @@ mod tests {
     use crate::model::workload::title;
 
     #[test]
-    fn titles_state_the_position_on_each_axis() {
+    fn titles_state_the_position_in_each_dimension() {
         for run in [testkit::run(), testkit::kawai2006_run(), testkit::datagram_run()] {
             let summary = Summary::of(&run);
-            let along = Axis::of_size(&summary);
+            let along = Dimension::of_size(&summary);
             for comparison in &summary.comparisons {
                 let title = title(&comparison.workload);
                 let words: Vec<&str> = title.split(", ").filter(|words| along.is_stated_by(words)).collect();
                 assert_eq!(words, [along.words(&comparison.workload)], "{title}");
             }
         }
-        assert!(!Axis::Connections.is_stated_by("1000 idle connections"));
+        assert!(!Dimension::Connections.is_stated_by("1000 idle connections"));
         let mut run = testkit::run_of(&["epoll"], |_, _, _| 1_000);
         for (at, trial) in run.header.trials.iter_mut().enumerate() {
             (trial.workload.connections, trial.workload.idle) = (400, 1_000 * at as u32);
         }
         let summary = Summary::of(&run);
-        assert_eq!(Axis::of_size(&summary), Axis::Idle);
-        assert_eq!(Axis::Idle.groups(summary.comparisons.iter()).len(), 1);
-        assert_eq!(Axis::Connections.groups(summary.comparisons.iter()).len(), 6);
+        assert_eq!(Dimension::of_size(&summary), Dimension::Idle);
+        assert_eq!(Dimension::Idle.groups(summary.comparisons.iter()).len(), 1);
+        assert_eq!(Dimension::Connections.groups(summary.comparisons.iter()).len(), 6);
         let title = title(&summary.comparisons[1].workload);
-        assert!(title.split(", ").any(|words| Axis::Idle.is_stated_by(words)), "{title}");
+        assert!(title.split(", ").any(|words| Dimension::Idle.is_stated_by(words)), "{title}");
     }
 }

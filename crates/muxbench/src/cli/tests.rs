@@ -1,0 +1,293 @@
+//! Tests of the command line: what it accepts, and what it refuses.
+
+use clap::builder::StyledStr;
+use xtask::commands::{self, Shown};
+
+use super::*;
+
+/// Parses a command line, and returns its conflict with `--resume`.
+fn conflict(line: &str) -> Option<String> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(line.split_whitespace()).unwrap();
+    let (name, matches) = matches.subcommand().unwrap();
+    conflict_with_resume(command.find_subcommand(name).unwrap(), matches)
+}
+
+#[test]
+fn resume_rejects_flags_that_change_the_experiment() {
+    for (line, names) in [
+        ("muxbench run smoke --resume here --quick", "FILE and --quick cannot"),
+        ("muxbench run --resume here --count-syscalls", "--count-syscalls cannot"),
+        ("muxbench run --resume here --output there", "--output cannot"),
+        ("muxbench compare --resume --arch epoll --connections 1 --rate 2", "--arch, --connections and --rate cannot"),
+        ("muxbench compare --resume --print-experiment", "--print-experiment cannot"),
+        ("muxbench compare profile.toml --resume here", "FILE cannot"),
+        ("muxbench compare --resume --network lab --delay 1ms", "--network and --delay cannot"),
+        ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
+        ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
+        ("muxbench advise --resume here --budget 9s", "--budget cannot"),
+        ("muxbench gate mt poll profile.toml --resume here", "OLD, NEW and FILE cannot"),
+        ("muxbench atlas --resume here --rate 1 --merge there", "--merge and --rate cannot"),
+    ] {
+        let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
+        let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");
+        assert!(error.starts_with(names) && has_folder == names.contains("FILE"), "{line}: {error}");
+        assert!(error.contains("--json") && !error.contains(", --resume"), "{error}");
+        assert!(
+            conflict(&line.replace("--resume here", "").replace("--resume", "")).is_none(),
+            "{line}: the flags are valid without --resume"
+        );
+    }
+    assert!(conflict("muxbench capacity --resume --p99 1ms").unwrap().contains("--resume allows --time-max, "));
+}
+
+#[test]
+fn resume_allows_flags_of_execution_and_output() {
+    for line in [
+        "muxbench run --resume",
+        "muxbench run --resume here --allow-exec --strict --distributed --lost-worker continue --explain --json -q",
+        "muxbench compare --resume here --markdown",
+        "muxbench capacity --resume --time-max 1h",
+        "muxbench sweep --resume here --csv a.csv --tsv a.tsv",
+        "muxbench atlas --resume --budget 1h --html map.html --json",
+        "muxbench list --json",
+    ] {
+        assert_eq!(conflict(line), None, "{line}");
+    }
+}
+
+#[test]
+fn flags_allowed_with_resume_exist() {
+    let command = Cli::command();
+    for (name, own) in ALLOWED_WITH_RESUME {
+        let command = command.find_subcommand(name).unwrap();
+        assert!(own.iter().all(|it| command.get_arguments().any(|arg| arg.get_id() == it)), "{name}");
+    }
+    assert!(
+        ExecutionArgs::augment_args(clap::Command::default()).get_arguments().any(|it| it.get_id() == NEW_RUN_ONLY)
+    );
+}
+
+#[test]
+fn invalid_value_is_rejected_with_valid_ones() {
+    for (line, words) in [
+        ("compare --request 128", "such as 128B"),
+        ("compare --measure 10", "such as 30s"),
+        ("compare --rate 0", "above 0, such as 2000"),
+        ("compare --connections 0", "--connections"),
+        ("compare --active 2", "such as 1/16"),
+        ("compare --popularity pareto", "expected uniform, zipf"),
+        ("compare --schedule random", "expected one of `slot-random`"),
+        ("compare --pacing fast", "expected one of `auto`"),
+        ("compare --network wan", "lab:clients=5"),
+        ("compare --network lab --bandwidth 1GB", "1Gbit"),
+        ("compare --network lab --loss 0.1", "0.1 alone could mean 0.1% or 10%"),
+        ("compare --service htp", "did you mean `http`?"),
+        ("compare -c 1.5", "such as 400, 10k or 1M"),
+        ("compare --profile ramp:1k:5s", "expected ramp:RATE..RATE:TIME, such as ramp:2000..8000:5s"),
+        ("compare --profile hold:1k:5s --measure 5s", "cannot be used with"),
+        ("compare --target http://127.0.0.1:9/", "as in mine=http://127.0.0.1:9/"),
+        ("compare --exec mine='{port}", "a quotation mark has no partner"),
+        ("sweep", "--rate"),
+        ("sweep --rate 1..5", "such as 10000..45000+5000"),
+        ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
+        ("capacity --p99 1", "such as 1ms or 30s"),
+        ("capacity --p99 0", "expected a time above 0"),
+        ("capacity --at-rate 100 --connections 5", "cannot be used with"),
+        ("overload --capacity 400 --pulse 0", "expected a number above 0, such as 1.5"),
+        ("overload --capacity 400 --retry-budget 10%", "--retries"),
+        ("gate epoll mt --budget 0s", "expected a time above 0"),
+        ("advise --objective p98", "did you mean"),
+        ("advise --limit p99=2", "such as 30s"),
+        ("atlas --response 1KiB,2", "such as 128B"),
+        ("atlas --simulated-work cpu", "such as cpu=50us"),
+        ("observe", "--port <PORT>|--pid <PID>|--pcap <FILE>"),
+        ("observe --port 0", "--port"),
+        ("observe --port http", "expected a port from 1 to 65535"),
+        ("observe --port 80 --pid 1", "cannot be used with"),
+        ("serve --service stream --packet 0B", "0B"),
+        ("serve --tls-cert a", "--tls-key <FILE>"),
+        ("load --target 127.0.0.1", "127.0.0.1"),
+        ("load http://127.0.0.1:1/ --target 127.0.0.1:1", "cannot be used with"),
+        ("load http://127.0.0.1:1/ --header Accept", "invalid header"),
+    ] {
+        let error = Cli::try_parse_from(format!("muxbench {line}").split(' ')).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains(words), "{line}: {error}");
+    }
+}
+
+/// Valid command lines that their commands refuse, with the exit code and words of the error. `tool::errors` has one of each
+/// command, with its process.
+const REFUSED: &[(&str, i32, &str)] = &[
+    ("run", 1, "name an experiment file"),
+    ("run absent.toml", 1, "absent.toml: neither a file nor a preset"),
+    ("run smok", 1, "did you mean `smoke`?"),
+    ("run smoke --quick", 1, "has no [quick] table"),
+    // Servers.
+    ("compare --arch EPOLL", 1, "no model `EPOLL`; did you mean `epoll`?"),
+    ("compare --arch epol", 1, "did you mean `epoll`?"),
+    ("compare --arch epoll,target:mine", 1, "--arch target:mine: not defined; add --target NAME=URL with this name"),
+    ("compare --target mine=http://h/ --target mine=http://h/", 1, "--target mine: the name appears twice"),
+    ("compare --target mine=http://h/ --target-pid other=1", 1, "--target-pid other: no --target has this name"),
+    ("compare --target mine=http://h/ --service fixed", 1, "but the service is `fixed`"),
+    ("compare --exec mine={port} --exec-config other=x", 1, "--exec-config other: no --exec has this name"),
+    ("compare --server-cpus 4000", 1, "may not use CPU 4000"),
+    // Loads.
+    ("compare --connections 4000000000", 1, "no trial can run on this host"),
+    ("compare --connections 31 --client-processes 32", 1, "cannot divide 31 connections"),
+    ("compare --schedule closed --rate 100", 1, "workload.rate: a closed loop has no target rate"),
+    ("compare --profile hold:1k:5s --schedule closed", 1, "workload.profile: a closed loop has no rates over time"),
+    ("compare --trace absent.csv", 1, "absent.csv: No such file"),
+    ("compare --trace Cargo.toml --speed 0", 1, "workload.trace.speed: must be a finite number above 0"),
+    ("compare --response 1B,2B", 1, "--response has 2 values; give one"),
+    ("compare --response 1B,2B", 1, "try `muxbench atlas`"),
+    ("compare --arch epoll --service http --body x", 1, "a body (-d) makes POST the default method"),
+    ("compare --arch epoll --service udp --tls", 1, "workload.tls: datagrams have no TLS; remove it"),
+    ("compare --arch epoll --service stream --tls", 1, "workload.tls: streams measure the bandwidth of plain text"),
+    ("compare --service udp --connections 10", 1, "the service `udp` has `ports` instead"),
+    ("compare --ports 10", 1, "only the service `udp` has ports"),
+    // Searches.
+    ("capacity", 2, "a search needs a limit: add --p99 1ms"),
+    ("capacity --p99 1ms --explain", 2, "probes differ in load"),
+    ("capacity --p99 1ms --precision 60%", 1, "expected a share from 0.5% to 50%"),
+    ("capacity --p99 1ms --from 1", 1, "too few requests for a percentile"),
+    ("capacity --p99.9 1ms --to 10", 1, "exceeds the highest value, 10"),
+    ("capacity --p99 1ms --schedule closed", 1, "has no rate to search"),
+    ("capacity --at-rate 1", 1, "--at-rate 1: too few requests"),
+    ("capacity --at-rate 100 --to 2000.5", 1, "expected a number of connections"),
+    ("capacity --at-rate 100 --to 4000000000", 1, "no trial can run on this host"),
+    ("overload --capacity 400 --p99 1ms", 2, "omit the flags of the search"),
+    ("overload --capacity 400 --explain", 2, "try `muxbench compare --explain`"),
+    ("overload --capacity 400 --pulse 0.5", 1, "above that before the pulse, --base 0.7; try 1.4"),
+    ("overload --capacity 400 --pulse-length 150ms", 1, "expected a multiple of 100ms; try 200ms"),
+    ("overload --capacity 400 --after 10min", 1, "together more than 100s"),
+    ("overload --capacity 400 --schedule closed", 1, "try an open-loop schedule"),
+    ("overload --capacity 400 --requests-per-connection 2", 1, "only requests over lasting connections"),
+    ("overload --capacity 400 --retries 11", 1, "client.retries: more than 10 retries"),
+    ("overload --capacity 100M --connections 8", 1, "the limit of memory"),
+    // Races.
+    ("advise --arch epoll", 1, "a race needs two servers"),
+    ("advise --arch epoll,mt --objective p50,p50", 1, "name each figure once"),
+    ("advise --arch epoll,mt -c 1,2", 1, "a race has one workload, and this experiment has 2"),
+    ("advise --arch epoll,mt --service udp --ports 10,20", 1, "give one value of --connections, --ports"),
+    ("advise --arch epoll,mt --busy-poll off,50us", 1, "--busy-poll: a race has one server of each architecture"),
+    ("advise --placebo", 1, "--placebo: a race"),
+    ("advise --distributed", 1, "--distributed: a race runs on this host"),
+    ("advise --resume absent", 1, "cannot resume absent"),
+    ("atlas --accept shared,reuseport --print-plan", 1, "--accept: a race has one server of each architecture"),
+    (
+        "atlas --arch epoll -c 10,20 --active 1 -r 100 --response 1B --simulated-work none --print-plan",
+        1,
+        "a race needs two servers",
+    ),
+    ("atlas -c 10 --active 1 -r 100 --response 1B --simulated-work none --print-plan", 1, "or try `muxbench advise`"),
+    ("atlas --merge src", 1, "contains no races"),
+    ("atlas --resume src", 1, "contains no races"),
+    // Single servers.
+    ("load", 2, "--target"),
+    ("load https://127.0.0.1:1/", 1, "start the server, or correct the address"),
+    ("load http://127.0.0.1:1/ --request 1B", 1, "determine the requests of `http`"),
+    ("load tcp://127.0.0.1:1 --retries 1", 1, "add request-timeout, such as 1s"),
+    ("load --target 127.0.0.1:1 --samples absent/x", 1, "cannot write absent/x: its folder does not exist"),
+    ("load --target 127.0.0.1:1 --think 1ms", 1, "workload.think: only a closed loop has think times"),
+    ("load --target 127.0.0.1:1 --records 5", 1, "only the services `kv` and `redis` have records"),
+    ("load --target 127.0.0.1:1 --packets 3", 1, "only the service `stream` has bursts"),
+    ("load --target 127.0.0.1:1 --path /", 1, "other HTTP settings; add --service http"),
+    ("load --target 127.0.0.1:1 --service kv --response 1B", 1, "set value-size"),
+    ("load --target 127.0.0.1:1 --service stream --request 3B", 1, "or packet of [workload.stream]"),
+    ("observe --port 1 --duration 10ms", 1, "expected a time from 1s to 10min"),
+    ("observe --port 1 --output /none/x.toml", 1, "cannot write /none/x.toml"),
+];
+
+#[test]
+fn refused_command_names_a_remedy() {
+    for (line, code, words) in REFUSED {
+        let cli = Cli::try_parse_from(format!("muxbench {line}").split(' ')).unwrap_or_else(|error| panic!("{error}"));
+        let Err(error) = cli.command.run() else { panic!("{line}: not refused") };
+        let actual = error.downcast_ref::<clap::Error>().map_or(1, clap::Error::exit_code);
+        let error = format!("{error:#}");
+        assert!(actual == *code && error.contains(words), "{line}: {actual}: {error}");
+    }
+}
+
+#[test]
+fn short_flags_and_quantities_of_other_tools_are_read() {
+    for (short, long) in [
+        ("compare -c 10K -r 2000/s -z 10m", "compare --connections 10000 --rate 2000 --measure 10min"),
+        ("sweep -r 1k -c 5", "sweep --rate 1000 --connections 5"),
+        ("load unix:s -c 1k -r 8k -z 1m", "load unix:s --connections 1000 --rate 8000 --measure 60s"),
+        ("idle unix:s -c 2k", "idle unix:s --connections 2000"),
+    ] {
+        assert_eq!(parsed(&format!("muxbench {short}")), parsed(&format!("muxbench {long}")), "{short}");
+    }
+}
+
+fn parsed(line: &str) -> String {
+    format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+}
+
+#[test]
+fn network_conditions_need_a_network_except_in_lab() {
+    let error = Cli::try_parse_from("muxbench compare --delay 1ms".split(' ')).unwrap_err();
+    assert!(error.to_string().contains("--network <NETWORK>"), "{error}");
+    assert_eq!(parsed("muxbench lab --delay 1ms -- sh"), parsed("muxbench lab --network lab --delay 1ms -- sh"));
+}
+
+#[test]
+fn usage_is_that_of_the_command() {
+    let mut tool = Cli::command();
+    tool.build();
+    for (name, usage) in [("load", "Usage: muxbench load "), ("other", "Usage: muxbench <COMMAND>")] {
+        let error = clap::Error::raw(ErrorKind::MissingRequiredArgument, "a reason");
+        let error = error.format(chosen(&mut tool, Some(name.into()))).to_string();
+        assert!(error.contains(usage), "{error}");
+    }
+}
+
+/// Returns the examples in the help of all commands.
+fn examples() -> Vec<Shown> {
+    let all = Cli::command();
+    let helps = all.get_subcommands().map(|command| (command.get_name(), command.get_after_help()));
+    let with_prompts = |help: &StyledStr| {
+        let line = |line: &str| match line.trim() {
+            line if line.starts_with("muxbench ") || line.starts_with("sudo ") => format!("$ {line}\n"),
+            line => format!("{line}\n"),
+        };
+        help.to_string().lines().map(line).collect::<String>()
+    };
+    let helps = helps.chain([("help", all.get_after_long_help())]);
+    let found = helps.filter_map(|(name, help)| Some((name, with_prompts(help?))));
+    found.flat_map(|(name, lines)| commands::of_text(name, &format!("```console\n{lines}```\n"))).collect()
+}
+
+#[test]
+fn commands_of_documents_and_help_are_valid() {
+    let examples = examples();
+    assert!(examples.len() > 50, "only {} examples", examples.len());
+    let shown = commands::of_documents().unwrap().into_iter().chain(examples);
+    let shown = shown.filter(|shown| shown.program == "muxbench");
+    let shown: Vec<_> = shown.filter(|shown| !shown.arguments.is_empty()).collect();
+    assert!(shown.len() > 100, "only {} commands are shown", shown.len());
+    let mut command = Cli::command();
+    for shown in shown {
+        let Some(matches) = shown.parse(&mut command).unwrap_or_else(|error| panic!("{error}")) else { continue };
+        let (name, matches) = matches.subcommand().unwrap();
+        let conflict = conflict_with_resume(command.find_subcommand(name).unwrap(), matches);
+        assert_eq!(conflict, None, "{}: {:?}", shown.source, shown.arguments);
+    }
+}
+
+#[test]
+fn old_flag_names_are_aliases_of_the_new_ones() {
+    for (old, new) in [
+        ("compare --hold 1s --drain 2s", "compare --warm-up 1s --cool-down 2s"),
+        ("compare --calls-per-connection 3 --choice zipf", "compare --requests-per-connection 3 --popularity zipf"),
+        ("compare --work cpu=1us", "compare --simulated-work cpu=1us"),
+        ("serve --work cpu=1us", "serve --simulated-work cpu=1us"),
+        ("load --target unix:s --hold 1s --choice zipf", "load --target unix:s --warm-up 1s --popularity zipf"),
+        ("run smoke --fleet --lost-rank end", "run smoke --distributed --lost-worker end"),
+    ] {
+        assert_eq!(parsed(&format!("muxbench {old}")), parsed(&format!("muxbench {new}")), "{old}");
+    }
+    assert!(Cli::try_parse_from("muxbench run smoke --fleet --lost-rank go-on".split(' ')).is_ok());
+}

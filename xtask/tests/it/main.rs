@@ -1,0 +1,4 @@
+//! Checks of the sources: their structure, names, comments and links.
+
+mod style;
+mod tidy;
