@@ -47,7 +47,7 @@ pub enum TlsState {
     Ended,
 }
 
-/// The records of one connection.
+/// The record layer of one connection.
 #[derive(Debug)]
 pub struct RecordLayer<C> {
     connection: C,

@@ -19,7 +19,7 @@ const PATH: &str = "/bytes/1024";
 /// The simulated work makes the server the limit, not the client.
 const SERVER: [&str; 4] = ["--service", "http", "--simulated-work", "busy=50us"];
 /// The sweep covers these shares of the closed-loop rate.
-const SHARES: [f64; 2] = [0.5, 1.1];
+const SHARES: [f64; 2] = [0.5, 1.3];
 
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
@@ -95,7 +95,7 @@ fn sweep(binary: &Path, target: &str, rates: &str, args: &Capacity) -> anyhow::R
 }
 
 /// Returns the rate that the fewest trials contradict, by a miss up to it or a success above it. So a few pauses of the host do not
-/// decide. `None` if as few contradict that no rate meets the limit.
+/// decide. Returns `None` if no more trials contradict that every rate misses the limit.
 fn highest(trials: &[(f64, bool)]) -> Option<f64> {
     let contradict = |limit: f64| trials.iter().filter(|(rate, is_met)| (*rate <= limit) != *is_met).count();
     let fewest = trials.iter().map(|(rate, _)| *rate).min_by_key(|rate| contradict(*rate))?;

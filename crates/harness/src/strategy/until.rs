@@ -12,6 +12,8 @@ use crate::plan::duration_ns;
 
 /// The number of repeats in the plan, which limits the looks at a comparison.
 pub const REPEATS_MAX: u32 = 20;
+/// The number of repeats with a usable trial of at most one server after which more are pointless.
+const UNUSABLE_MAX: u32 = 3;
 
 /// Returns the trials that need not run.
 pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64, time_max_ns: u64) -> Vec<u32> {
@@ -54,7 +56,8 @@ pub fn elapsed_ns(outcomes: &[TrialOutcome]) -> u64 {
 }
 
 /// Looks at the comparison of a workload after each complete repeat. Returns the compared servers, and the knowledge about their
-/// pairs. `None` before the first complete repeat.
+/// pairs. `None` before the first complete repeat, and before [`UNUSABLE_MAX`] of them while fewer than two servers can be compared:
+/// the host may have disturbed all.
 pub fn compared<'a>(
     header: &'a RunHeader,
     outcomes: &[TrialOutcome],
@@ -82,7 +85,8 @@ pub fn compared<'a>(
     for repeat in 1..=repeats {
         looks.look(&servers.iter().map(|server| blocks(server, repeat)).collect::<Vec<_>>());
     }
-    (repeats > 0).then_some((servers, looks))
+    let is_comparison = servers.len() > 1 || rivals().filter(|it| it.repeat == 0).count() < 2;
+    (repeats >= if is_comparison { 1 } else { UNUSABLE_MAX }).then_some((servers, looks))
 }
 
 #[cfg(test)]
@@ -165,5 +169,10 @@ mod tests {
             }),
             [1, 1]
         );
+    }
+
+    #[test]
+    fn run_without_two_usable_servers_ends_after_three_repeats() {
+        assert_eq!(repeats(LONG, |name, _| if name == "mt" { 100.0 } else { 0.0 }), [3, 3]);
     }
 }

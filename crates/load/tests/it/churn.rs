@@ -62,8 +62,8 @@ fn honest(stream: &mut TcpStream, _number: u32) -> Option<()> {
     answer_one(stream)
 }
 
-/// Waits for a request, at most for `patience` by the clock. A timeout of the kernel alone would end early on a paused machine, because
-/// the kernel counts ticks.
+/// Waits for a request, at most for `patience` by the clock. A timeout of the kernel alone would end early on a paused machine,
+/// because the kernel counts ticks.
 fn await_request(stream: &TcpStream, patience: Duration) -> Option<()> {
     let started = Instant::now();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();

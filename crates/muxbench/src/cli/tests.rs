@@ -116,8 +116,8 @@ fn invalid_value_is_rejected_with_valid_ones() {
     }
 }
 
-/// Valid command lines that their commands refuse, with the exit code and words of the error. `tool::errors` has one of each
-/// command, with its process.
+/// Valid command lines that their commands refuse, with the exit code and words of the error. `tool::errors` runs the program for
+/// a few others.
 const REFUSED: &[(&str, i32, &str)] = &[
     ("run", 1, "name an experiment file"),
     ("run absent.toml", 1, "absent.toml: neither a file nor a preset"),

@@ -193,8 +193,10 @@ fn search_out_of_time_resumes_up_to_its_highest_rate() {
     run(folder.path(), &[&capacity[..], &phases, &more].concat(), &[0, 3]);
     let stored = || harness::store::read(&folder.path().join("here")).unwrap();
     assert_eq!(stored().records.len(), 1, "no probe starts after the first");
-    let resume = ["capacity", "--resume", "here", "--time-max", "20s", "--quiet", "--json"];
-    let whole = json(&run(folder.path(), &resume, &[0, 3]));
+    let resume = ["capacity", "--resume", "here", "--quiet"];
+    run(folder.path(), &resume, &[0, 3]);
+    assert_eq!(stored().records.len(), 1, "no probe starts after the time limit");
+    let whole = json(&run(folder.path(), &[&resume[..], &["--time-max", "20s", "--json"]].concat(), &[0, 3]));
     let resumed = stored();
     assert!(resumed.records.len() > 1, "the search continues");
     let harness::model::Strategy::Capacity(question) = resumed.header.strategy else { panic!("the run is a search") };

@@ -308,7 +308,7 @@ fn accepts(trial: &Trial, accept: Accept) -> bool {
     trial.serve.ours().is_some_and(|serve| serve.accept == accept)
 }
 
-/// The thresholds of all claims but those on verdicts, at the ends of axes and between them.
+/// The thresholds of all claims but those on verdicts, at the ends of dimensions and between them.
 fn thresholds() -> Vec<Threshold> {
     let longest_scan = 0.9 * 25f64.powf(0.9) / 12.5;
     let rate_step = 4f64.powf((20.0 / 0.9 / 25f64.powf(0.9)).ln() / 16f64.ln());
@@ -357,6 +357,7 @@ fn thresholds() -> Vec<Threshold> {
         threshold("welsh2001", 1, 1.0 / 1.25, |it| is(it, "epoll-buffered") && it.workload.connections == 10_000),
         threshold("welsh2001", 2, 180.0 / 210.0, |it| is(it, "mt")),
         threshold("welsh2001", 4, 5f64.powf(-0.25), |it| is(it, "poll") && it.workload.idle == 5_000),
+        threshold("welsh2001", 4, 1.1 * 177.33 / 173.33, |it| is(it, "epoll") && it.workload.idle == 5_000),
         threshold("welsh2001", 4, 180.0 / 160.0, |it| is(it, "epoll") && it.workload.idle == 15_000),
         threshold("welsh2001", 4, 180.0 / 2.0 / 160.0, |it| is(it, "epoll") && it.workload.idle == 15_000),
         threshold("welsh2001", 5, 200.0 / 161.0, |it| is(it, "epoll-buffered")),

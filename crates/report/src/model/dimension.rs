@@ -124,7 +124,7 @@ impl Dimension {
     }
 }
 
-/// For each group, returns the parts of its title that some other group lacks, without the position on `along`.
+/// For each group, returns the parts of its title that some other group lacks, without the position in `along`.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Dimension>) -> Vec<String> {
     let is_stated = |words: &str| along.is_some_and(|along| along.is_stated_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {

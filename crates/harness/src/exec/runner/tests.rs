@@ -147,6 +147,7 @@ fn fault_fails_only_its_trial_and_leaves_no_process() {
         (Fault::ServerReady, "the server: the port is in use", server),
         (Fault::ServerKilledConnecting, "the server ended: signal: 9", connecting),
         (Fault::ServerKilled, "the server ended: signal: 9", measuring),
+        (Fault::ServerKilledCoolingDown, "the server ended: signal: 9", reported),
         (Fault::ServerEnd, "the server ended: signal: 9", reported),
         (Fault::Idle, "idle connections: connection refused", idle),
         (Fault::IdleKilled, "idle connections: the process ended: signal: 9", reported),

@@ -58,6 +58,8 @@ pub(super) enum Fault {
     ServerKilledConnecting,
     /// The server is killed in the window.
     ServerKilled,
+    /// The server is killed after the window, and its client reports nevertheless.
+    ServerKilledCoolingDown,
     /// The server fails after its client has left.
     ServerEnd,
     /// A process of idle connections cannot open them.
@@ -331,6 +333,9 @@ impl Fleet for FakeClient {
                 break;
             }
             thread::sleep(next.min(over).saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
+        }
+        if self.machine.fails(Fault::ServerKilledCoolingDown) {
+            self.machine.is_server_killed.set(true);
         }
         if contestant == 0 && self.machine.fails(Fault::Overrun) {
             samples::write(draft, &unanswered(&config), &[])?;

@@ -1,5 +1,5 @@
-//! Errors of users: one of each command. Unit tests cover each rule and each value: `load::config::validate`, `harness::spec`, and
-//! `cli.rs`, `serve.rs` and `gate.rs` of the tool.
+//! Errors of users, with the program: a few of each kind. Unit tests cover each rule and each value: `load::config::validate`,
+//! `harness::spec`, and `cli.rs`, `serve.rs` and `gate.rs` of the tool.
 
 use super::*;
 
