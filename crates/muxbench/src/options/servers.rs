@@ -278,9 +278,11 @@ impl Servers {
         self.targets.iter().find_map(|it| it.description.as_ref())
     }
 
-    /// The number of ports that the URL of a target lists.
+    /// The number of ports that the URL of a target lists, or that the target advertises.
     pub fn ports(&self) -> Option<u32> {
-        self.targets.iter().find_map(|it| Some(it.target.url.ports()?.count()))
+        let listed = |it: &NamedTarget| Some(it.target.url.ports()?.count());
+        let advertised = |it: &NamedTarget| it.description.as_ref()?.service.ports();
+        self.targets.iter().find_map(|it| listed(it).or_else(|| advertised(it)))
     }
 
     /// Fails if a target advertises another service than that of the experiment. Tells the requests to a target that advertises

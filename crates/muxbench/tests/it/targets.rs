@@ -9,13 +9,16 @@ use harness::model::{Run, TrialRecord, VerdictKind};
 use crate::cases::{Cases, case};
 use crate::common::{ROOT, Serve, assert_interleaved, muxbench, text};
 
-/// Short phases.
+/// Few connections, and short phases.
 const BRIEF: [&str; 10] =
     ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s", "--pacing", "sleep-spin"];
 
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();
-    process.arg(command).args(arguments).args(BRIEF).args(["--quiet", "--output", "here"]);
+    // Datagrams have ports in place of connections.
+    let is_udp = arguments.iter().any(|it| it.contains("udp://"));
+    process.arg(command).args(arguments).args(&BRIEF[if is_udp { 2 } else { 0 }..]);
+    process.args(["--quiet", "--output", "here"]);
     if ["compare", "sweep"].contains(&command) {
         process.args(["--repeats", "1"]);
     }
