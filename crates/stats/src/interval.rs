@@ -13,6 +13,16 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// Returns half the distance between the ends.
+    pub fn half_width(self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// Tests whether the interval contains a value.
+    pub fn contains(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Returns the interval of the exponential.
     pub(crate) fn exp(self) -> Self {
         Self { low: self.low.exp(), high: self.high.exp() }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::numbers::Numbers;
 use super::process::{MEASURED, answer, muxbench};
-use super::results::compare;
+use super::results::{compare, shown};
 use super::spread::{Bound, Spread};
 
 /// Options of the bench.
@@ -77,7 +77,7 @@ pub(super) fn run(count: usize, args: &Advise) -> anyhow::Result<()> {
             (Some(_), Some(best)) if advice.tied.iter().any(|it| it == best) => format!("tie with {best}"),
             (Some(winner), Some(best)) => {
                 let why = match long.ratio(winner, best) {
-                    Ok(ratio) => format!("its ratio of {winner} to {best} is {ratio}"),
+                    Ok(ratio) => format!("its ratio of {winner} to {best} is {}", shown(ratio)),
                     Err(reason) => format!("{reason:#}"),
                 };
                 format!("DIFFER: the long comparison has {best}; {why}")

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::numbers::Numbers;
 use super::process::muxbench;
-use super::results::{Comparison, Row, compare};
+use super::results::{Comparison, Row, compare, shown};
 use crate::command;
 
 /// A workload: its heading, its flags, and whether its connections end, so that servers cannot share a window. Closed loops compare
@@ -103,7 +103,7 @@ fn comparisons(names: &[String], is_separate: bool) -> Vec<Vec<String>> {
 
 /// The ratio to [`BASE`] with its interval, or the verdict.
 fn ratio(comparison: &Comparison, row: &Row) -> String {
-    comparison.ratio(&row.architecture, BASE).map_or_else(|_| row.verdict.clone(), |ratio| ratio.to_string())
+    comparison.ratio(&row.architecture, BASE).map_or_else(|_| row.verdict.clone(), shown)
 }
 
 /// The row of the Markdown table.

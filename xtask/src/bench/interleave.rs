@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use stats::Block;
+use stats::{Block, Interval, Ratio};
 
 use super::process::{comparison, comparisons, muxbench};
-use super::results::{Comparison, Interval, Ratio, compare};
+use super::results::{self, Comparison, compare};
 use super::spread::{Bound, Spread, rounds};
 
 /// Six contestants, with the placebo of the first.
@@ -58,7 +58,7 @@ fn known<T>(result: anyhow::Result<T>) -> Option<T> {
 }
 
 fn shown(ratio: Option<Ratio>) -> String {
-    ratio.map_or("none".into(), |ratio| ratio.to_string())
+    ratio.map_or("none".into(), results::shown)
 }
 
 /// Prints a share of runs or intervals, and counts a miss if it is too low.
@@ -75,7 +75,7 @@ fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
         let Some(interval) = known(interval) else { continue };
         println!("  {:.4} to {:.4}", interval.low, interval.high);
         widths.push(interval.half_width());
-        hits += usize::from(interval.holds(1.0));
+        hits += usize::from(interval.contains(1.0));
     }
     println!("  half-width of the interval of the p50 ratio {}", Spread::of(widths).check(Bound::AtMost(0.015)));
     print_share("the interval holds 1", hits, count, 0.9);
@@ -110,10 +110,10 @@ fn truth(binary: &Path, count: usize) -> anyhow::Result<()> {
     let mut same = 0;
     for _ in 0..count {
         let Some(added) = known(added_us(binary)) else { continue };
-        same += usize::from(added[0].holds(0.0));
+        same += usize::from(added[0].contains(0.0));
         for ((us, [excluded, held]), interval) in ADDED_US.iter().zip(&mut hits).zip(&added[1..]) {
-            *excluded += usize::from(!interval.holds(0.0));
-            *held += usize::from(interval.holds(f64::from(*us)));
+            *excluded += usize::from(!interval.contains(0.0));
+            *held += usize::from(interval.contains(f64::from(*us)));
         }
     }
     print_share("the interval of the equal server holds 0", same, count, 0.9);
@@ -188,12 +188,12 @@ fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
     let mut hits = 0;
     for (architecture, blocks) in others(SIX).zip(&blocks) {
         let interval = |(slice, of_slice): (&&str, &Vec<Block>)| {
-            let found = stats::Ratio::of(of_slice, &blocks[0]).and_then(|ratio| ratio.interval);
+            let found = Ratio::of(of_slice, &blocks[0]).and_then(|ratio| ratio.interval);
             let shown = found.map_or("none".into(), |it| format!("{:.3} to {:.3}", it.low, it.high));
             println!("  {architecture:10} {slice:6} {shown}");
             found
         };
-        let intervals: Option<Vec<stats::Interval>> = SLICES.iter().zip(blocks).skip(1).map(interval).collect();
+        let intervals: Option<Vec<Interval>> = SLICES.iter().zip(blocks).skip(1).map(interval).collect();
         hits += usize::from(intervals.is_some_and(|all| {
             let (low, high) = (all.iter().map(|it| it.low), all.iter().map(|it| it.high));
             low.fold(0.0, f64::max) <= high.fold(f64::INFINITY, f64::min)

@@ -1,12 +1,12 @@
 //! Results of `muxbench compare`: rows, ratios, and the order of the servers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 use serde::Deserialize;
+use stats::{Interval, Ratio};
 
 use super::process::comparison;
 
@@ -70,37 +70,10 @@ struct Pair {
     ratio: Ratio,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Ratio {
-    pub ratio: f64,
-    pub interval: Option<Interval>,
-    /// The p value, corrected for all pairs of the table.
-    p_family: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-pub(super) struct Interval {
-    pub low: f64,
-    pub high: f64,
-}
-
-impl Interval {
-    pub(super) fn half_width(self) -> f64 {
-        (self.high - self.low) / 2.0
-    }
-
-    pub(super) fn holds(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-}
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.interval {
-            Some(interval) => write!(f, "{:.3} ({:.3} to {:.3})", self.ratio, interval.low, interval.high),
-            None => write!(f, "{:.3}", self.ratio),
-        }
-    }
+/// Formats a ratio with its interval.
+pub(super) fn shown(ratio: Ratio) -> String {
+    let interval = ratio.interval.map_or_else(String::new, |it| format!(" ({:.3} to {:.3})", it.low, it.high));
+    format!("{:.3}{interval}", ratio.ratio)
 }
 
 impl Comparison {
@@ -112,7 +85,7 @@ impl Comparison {
     /// The pairs of servers of which one is known to be slower, the slower one first: they differ significantly, or one is saturated
     /// and the other valid. Saturated servers miss the rate, and have no ratios.
     pub(super) fn separated(&self) -> impl Iterator<Item = (&str, &str)> {
-        let differ = self.pairs.iter().filter(|pair| pair.ratio.p_family.is_some_and(|p| p <= 0.05));
+        let differ = self.pairs.iter().filter(|pair| pair.ratio.differs_from_one());
         let differ = differ.map(|pair| match pair.ratio.ratio > 1.0 {
             true => (pair.architecture.as_str(), pair.base.as_str()),
             false => (pair.base.as_str(), pair.architecture.as_str()),
@@ -145,13 +118,11 @@ impl Comparison {
 
     /// The ratio of one server to another.
     pub(super) fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
-        let pair = |one: &str, other: &str| self.pairs.iter().find(|it| it.architecture == one && it.base == other);
-        let inverse = |it: &Pair| Ratio {
-            ratio: 1.0 / it.ratio.ratio,
-            interval: it.ratio.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low }),
-            ..it.ratio
+        let pair = |one: &str, other: &str| {
+            let pair = self.pairs.iter().find(|it| it.architecture == one && it.base == other);
+            pair.map(|it| it.ratio)
         };
-        let ratio = pair(architecture, base).map(|it| it.ratio).or_else(|| pair(base, architecture).map(inverse));
+        let ratio = pair(architecture, base).or_else(|| pair(base, architecture).map(Ratio::inverse));
         ratio.with_context(|| {
             let rows = self.rows.iter().filter(|row| !row.reasons.is_empty());
             let reasons: Vec<String> = rows.map(|row| format!("{}: {}", row.label, row.reasons.join("; "))).collect();

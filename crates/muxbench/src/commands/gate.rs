@@ -283,16 +283,10 @@ fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use harness::spec::Service;
 
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::options::parsed;
 
     #[test]
     fn flags_change_the_traffic_of_the_file() {
@@ -302,8 +296,7 @@ mod tests {
                     command = ['./c', '{port}']\n[workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
         fs::write(&file, text).unwrap();
         let experiment = |new: &str, flags: &str| {
-            let line = format!("gate old new {} {flags}", file.display());
-            let Line { args } = Line::try_parse_from(line.split_whitespace()).unwrap();
+            let args: Args = parsed(&format!("old new {} {flags}", file.display()));
             let builds = args.setup.builds("./old {port}", new, &args.base).unwrap();
             args.experiment(&builds).unwrap()
         };
@@ -320,7 +313,7 @@ mod tests {
         assert_eq!(commands.keys().collect::<Vec<_>>(), ["go", "old"], "a build may be a server of the file");
         assert_eq!(commands["go"].command, ["./go", "{port}"]);
         assert_eq!(commands["old"].command, ["./old", "{port}"], "a build replaces a server of its name");
-        let Line { args } = Line::try_parse_from(["gate", "old", "new", file.to_str().unwrap()]).unwrap();
+        let args: Args = parsed(&format!("old new {}", file.display()));
         let error = args.setup.builds("./old {port}", "old", &args.base).unwrap_err().to_string();
         assert!(error.starts_with("OLD and NEW are both named exec:old"), "{error}");
         let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
@@ -340,7 +333,7 @@ mod tests {
             ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
             ("mt-pool mt-pool --accept shared,reuseport", "--accept: a gate compares two servers"),
         ] {
-            let Line { args } = Line::try_parse_from(format!("gate {line}").split(' ')).unwrap();
+            let args: Args = parsed(line);
             let error = format!("{:#}", gate(&args).unwrap_err());
             assert!(error.contains(words), "{line}: {error}");
         }

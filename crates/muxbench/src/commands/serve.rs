@@ -466,15 +466,8 @@ fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::options::parsed;
 
     #[test]
     fn refused_server_names_a_remedy() {
@@ -500,7 +493,7 @@ mod tests {
                 "cannot stall a server of `udp`",
             ),
         ] {
-            let Line { args } = Line::try_parse_from(format!("serve {flags}").split(' ')).unwrap();
+            let args: Args = parsed(flags);
             // A server that starts nevertheless stops at once.
             let (sender, messages) = mpsc::channel();
             sender.send(Message::Stop).unwrap();

@@ -22,6 +22,14 @@ pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| names::with_suggestion(&error.to_string()))
 }
 
+/// Parses the words after a command's name.
+#[cfg(test)]
+pub fn parsed<A: clap::Args>(line: &str) -> A {
+    let command = A::augment_args(clap::Command::new("muxbench").no_binary_name(true));
+    let matches = command.try_get_matches_from(line.split_whitespace());
+    matches.and_then(|matches| A::from_arg_matches(&matches)).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
 /// Overwrites a setting if the user gave its flag.
 pub fn set<P: From<T>, T>(setting: &mut P, flag: Option<T>) {
     if let Some(value) = flag {

@@ -73,7 +73,7 @@ fn target_of_every_scheme_is_measured() {
     let epoll = || "epoll".parse().unwrap();
     let fixed = ["--request", "10B", "--response", "20B"];
     let servers = [
-        ("tcp://", Serve::start_with(epoll(), 10, 20, &[], None), &[][..]),
+        ("tcp://", Serve::start(epoll(), 10, 20), &[][..]),
         ("", Serve::start_with(epoll(), 10, 20, &["--listen", &path], None), &fixed),
         ("udp://", Serve::start_udp(epoll(), 1, &[]), &[]),
         ("http://", Serve::start_http(epoll(), &[]), &[]),

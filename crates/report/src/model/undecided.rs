@@ -3,8 +3,8 @@
 use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, Workload};
 use harness::strategy::{self, until};
 use load::LoadConfig;
-use stats::Ratio;
 use stats::sequential::Decision;
+use stats::{Interval, Ratio};
 
 use super::row::{Comparison, MARGIN, Pair};
 use crate::format;
@@ -85,7 +85,7 @@ pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<St
 }
 
 fn half_width(ratio: Ratio) -> Option<f64> {
-    ratio.interval.map(|it| (it.high - it.low) / 2.0)
+    ratio.interval.map(Interval::half_width)
 }
 
 /// Returns the workloads with open pairs, and the half-width of the widest open interval of each.
