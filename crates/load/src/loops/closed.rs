@@ -3,6 +3,9 @@
 //!
 //! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
 //! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
+//!
+//! An HTTP server may end a connection after any response. The client then opens another, as wrk does. The next request has the
+//! same t1; its service time begins when the connection is established.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,13 +15,16 @@ use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
 use crate::driver::{self, Connected, Listener, Outcome, Turns};
 use crate::error::LoadError;
+use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
+use crate::io::source_ports;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
 use crate::record::request::Link;
 use crate::record::summary::Trial;
 use crate::report::Class;
+use crate::socket::tls::Awaits;
 use crate::time::clock::Clock;
 use crate::time::schedule;
 use crate::time::slices::OwnSlices;
@@ -29,11 +35,15 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, links, connect_ns, .. } = connected;
+    let Connected { clock, mut links, connect_ns, .. } = connected;
+    let sources = source_ports::sources(config).map_err(LoadError::Config)?;
+    let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let mut rest = links.as_mut_slice();
     let worker = |(number, progress)| {
-        let links = &links[partition_indices(config.connections, config.clients, number)];
-        Worker::new((clock, protocol, config), number, links, progress)
+        let count = partition_indices(config.connections, config.clients, number).len();
+        let links = rest.split_off_mut(..count).expect("each connection belongs to one client");
+        Worker::new((clock, protocol, config), number, (links, dialer.as_ref()), progress)
     };
     let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
 
@@ -52,7 +62,10 @@ pub fn run<P: ClientProtocol>(
 
 struct Worker<'a, P: ClientProtocol> {
     engine: Engine<'a, P>,
-    links: &'a [Link],
+    links: &'a mut [Link],
+    /// Opens connections again; `None` if the end of a connection is an error.
+    dialer: Option<&'a Dialer<'a>>,
+    dialed: u64,
     exchanges: Vec<Exchange<P>>,
     alive: usize,
     turns: Turns,
@@ -62,7 +75,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
-        links: &'a [Link],
+        (links, dialer): (&'a mut [Link], Option<&'a Dialer<'a>>),
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let samples = schedule::count_max(config);
@@ -71,7 +84,8 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             engine.poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let exchanges = links.iter().map(|_| Exchange::default()).collect();
-        Ok(Self { engine, links, exchanges, alive: links.len(), turns: Turns::new(0..0) })
+        let (alive, dialed) = (links.len(), number.into());
+        Ok(Self { engine, links, dialer, dialed, exchanges, alive, turns: Turns::new(0..0) })
     }
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
@@ -117,6 +131,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
+            Step::Opening => self.send_first(at),
             Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.links[at].io) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
@@ -136,6 +151,52 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             Ok(Sent::Partly) => self.retry_later(at),
             Ok(Sent::Whole | Sent::NotConnected) => self.turns.begin(self.exchanges[at].sent, false),
             Err(error) => self.end(at, error.into()),
+        }
+    }
+
+    /// Opens a connection again that the server ended after a response at `now`.
+    #[cold]
+    fn reconnect(&mut self, at: usize, now: u64) {
+        let exchange = &mut self.exchanges[at];
+        let Some(dialer) = self.dialer.filter(|_| !exchange.is_outstanding()) else {
+            return self.end(at, Class::Closed);
+        };
+        self.engine.poller.remove(self.links[at].io.as_fd());
+        let io = match dialer.begin(&mut self.dialed) {
+            Ok(io) => io,
+            Err(error) => return self.end(at, error.into()),
+        };
+        self.engine.recorder.reconnected();
+        exchange.reset();
+        // A connection that is not established in time is overdue.
+        (exchange.step, exchange.sent) = (Step::Opening, now);
+        exchange.due = self.engine.next_due(now);
+        self.engine.wake_at(at, exchange.due);
+        self.links[at].io = io;
+    }
+
+    /// Sends the first request on a connection that was opened again, once it is established.
+    #[cold]
+    fn send_first(&mut self, at: usize) {
+        let io = &self.links[at].io;
+        match io.continue_handshake() {
+            Ok(Awaits::Nothing) => {}
+            Ok(_) => return self.retry_later(at),
+            Err(error) => return self.end(at, Class::of(&error)),
+        }
+        let exchange = &mut self.exchanges[at];
+        let (due, is_connecting) = (exchange.due, !io.has_tls());
+        if due >= self.engine.recorder.times().window.end {
+            return;
+        }
+        match self.engine.send(exchange, io, due, is_connecting) {
+            Ok(Sent::NotConnected) => return self.retry_later(at),
+            Ok(Sent::Whole) => self.turns.begin(exchange.sent, false),
+            Ok(Sent::Partly) => self.retry_later(at),
+            Err(error) => return self.end(at, error.into()),
+        }
+        if let Err(error) = self.engine.poller.add(self.links[at].io.as_fd(), at) {
+            self.end(at, error.into());
         }
     }
 
@@ -166,7 +227,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             (_, received) = self.engine.receive_next(exchange, io, now);
         };
         match (is_last, has_more) {
-            (true, _) => self.end(at, Class::Closed),
+            (true, _) => self.reconnect(at, now),
             (false, true) => self.end(at, Class::Wrong),
             (false, false) if self.engine.may_send_now(now) => self.send(at, now),
             (false, false) => {
@@ -178,13 +239,12 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
-        let link = &self.links[at];
-        link.fail(class);
+        self.links[at].fail(class);
         self.alive -= 1;
         self.lose(at);
-        self.exchanges[at].step = Step::Idle;
+        (self.exchanges[at].step, self.exchanges[at].left) = (Step::Idle, 0);
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
-        self.engine.poller.remove(link.io.as_fd());
+        self.engine.poller.remove(self.links[at].io.as_fd());
     }
 
     #[cold]
@@ -199,7 +259,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     fn lose(&mut self, at: usize) {
         let failure = self.links[at].failure();
-        if self.exchanges[at].is_outstanding() {
+        if self.exchanges[at].left > 0 {
             let (class, exchange) = (failure.unwrap_or(Class::Timeout), &self.exchanges[at]);
             (0..exchange.left).for_each(|_| self.engine.recorder.lose(exchange.transaction(at, 0), class));
         } else if let Some(class) = failure {
@@ -210,7 +270,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn end_all(&mut self) {
         for at in 0..self.links.len() {
             let exchange = &self.exchanges[at];
-            self.engine.recorder.leave(if exchange.is_outstanding() { exchange.left.into() } else { 0 });
+            self.engine.recorder.leave(exchange.left.into());
             if !self.links[at].is_dead() {
                 self.lose(at);
             }

@@ -56,6 +56,8 @@ pub struct Exchange<P: ClientProtocol> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Idle,
+    /// The connection is being established. The next request is not sent yet.
+    Opening,
     /// The socket has not accepted all requests yet.
     Writing,
     Waiting,
@@ -89,7 +91,7 @@ impl<P: ClientProtocol> Exchange<P> {
     #[inline]
     fn may_receive(&self) -> bool {
         match self.step {
-            Step::Idle => false,
+            Step::Idle | Step::Opening => false,
             Step::Writing => self.left > 1,
             Step::Waiting => true,
         }
@@ -413,7 +415,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[cold]
     fn end(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         let reply = match exchange.step {
-            Step::Idle => return (0, Received::Failed(Class::Reset)),
+            Step::Idle | Step::Opening => return (0, Received::Failed(Class::Reset)),
             Step::Writing => None,
             Step::Waiting if io.is_cut_off() => None,
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),

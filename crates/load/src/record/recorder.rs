@@ -38,6 +38,8 @@ pub struct Counts {
     pub after_drain: u64,
     pub errors: Errors,
     pub statuses: Statuses,
+    /// Connections that the client opened again.
+    pub reconnects: u64,
     /// Transactions without memory for a sample.
     pub unsampled: u64,
     /// Transactions without a sample during which the clock went backwards.
@@ -203,6 +205,11 @@ impl<'a> Recorder<'a> {
     #[inline]
     pub fn statuses(&mut self) -> &mut Statuses {
         &mut self.counts.statuses
+    }
+
+    /// Counts a connection that the client opened again.
+    pub fn reconnected(&mut self) {
+        self.counts.reconnects += 1;
     }
 
     /// Keeps the transaction if it was due in the window.

@@ -326,6 +326,7 @@ impl Facts<'_> {
         recordings.iter().for_each(|it| first_byte.merge(&it.counts.beyond[3]));
         HttpReport {
             statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
+            reconnects: recordings.iter().map(|it| it.counts.reconnects).sum(),
             first_byte: Measured::without_parts(first_byte),
         }
     }

@@ -14,6 +14,10 @@ pub struct HttpReport {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
     #[serde(deserialize_with = "by_status")]
     pub statuses: BTreeMap<u16, u64>,
+    /// The number of connections that the client opened again because the server had ended them after a response. Only in closed
+    /// loops.
+    #[serde(default)]
+    pub reconnects: u64,
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
     /// includes the guards. Medians of parts are unknown, and 0.
     pub first_byte: Measured,

@@ -274,11 +274,23 @@ fn client_reconnects_after_the_server_closes() {
         seen.all_ended();
         let by_requests = seen.by_requests.lock().unwrap().clone();
         assert!(by_requests.keys().all(|&had| had <= 3) && by_requests.contains_key(&3), "{by_requests:?}");
-        // Without short-lived connections, the announced end is an error.
-        let staying = LoadConfig { requests_per_connection: None, ..for_long(over_http(config(target, 1))) };
-        let Outcome { report, .. } = run(&staying);
-        assert!(report.errors.closed > 0 && report.errors.closed == report.errors.total(), "{:?}", report.errors);
     }
+    // Without short-lived connections, the announced end is an error in an open loop. A closed loop reconnects.
+    let staying = |config| LoadConfig { requests_per_connection: None, ..for_long(over_http(config)) };
+    let (target, _) = server(http(3));
+    let errors = run(&staying(open(target, 1))).report.errors;
+    assert!(errors.closed > 0 && errors.closed == errors.total(), "{errors:?}");
+    let (target, seen) = server(http(3));
+    let Outcome { report, connections, .. } = run(&staying(closed(target, 1)));
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    drop(connections);
+    seen.all_ended();
+    let by_requests = seen.by_requests.lock().unwrap().clone();
+    assert_eq!(by_requests.values().sum::<u32>() as u64, 5 + report.http.unwrap().reconnects, "{by_requests:?}");
+    assert!(by_requests[&3] > 5 && by_requests.keys().all(|&had| had <= 3), "{by_requests:?}");
+    // With a pipeline, the end of a connection loses requests.
+    let errors = run(&LoadConfig { pipeline: 2, ..staying(closed(target, 1)) }).report.errors;
+    assert!(errors.closed > 0 && errors.closed == errors.total(), "{errors:?}");
     let (target, _) = server(http(1));
     let staying = LoadConfig { requests_per_connection: None, ..over_http(closed(target, 1)) };
     let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();

@@ -27,6 +27,8 @@ const AUTHORITY: &str = include_str!("../tls/authority.pem");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Chunked,
+    /// Also chunked. The third response of a connection announces its end.
+    Third,
     /// The response has no length. TLS announces the end of the connection.
     Announced,
     /// The response has no length. The connection ends without an announcement.
@@ -51,12 +53,20 @@ fn read_request(stream: &mut Stream) -> Option<(String, usize)> {
 }
 
 /// Responds to a POST with 201 and content as long as the request's body. Returns whether further requests may follow.
-fn respond(stream: &mut Stream, end: End) -> Option<bool> {
+fn respond(stream: &mut Stream, end: End, number: u32) -> Option<bool> {
     let (head, length) = read_request(stream)?;
     assert!(head.starts_with("POST /orders HTTP/1.1\r\nHost: localhost\r\n"), "{head}");
     let content = "y".repeat(length);
+    let is_last = match end {
+        End::Chunked => false,
+        End::Third => number == 2,
+        End::Announced | End::CutOff => true,
+    };
     let response = match end {
-        End::Chunked => format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n"),
+        End::Chunked | End::Third => {
+            let close = if is_last { "Connection: close\r\n" } else { "" };
+            format!("{close}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n")
+        }
         End::Announced | End::CutOff => format!("\r\n{content}"),
     };
     stream.write_all(format!("HTTP/1.1 201 Created\r\n{response}").as_bytes()).and_then(|()| stream.flush()).ok()?;
@@ -64,7 +74,7 @@ fn respond(stream: &mut Stream, end: End) -> Option<bool> {
         stream.conn.send_close_notify();
         stream.flush().ok()?;
     }
-    Some(end == End::Chunked)
+    Some(!is_last)
 }
 
 /// Starts a server on a free port.
@@ -84,7 +94,7 @@ fn server_with(certificate: &str, versions: &[&'static SupportedProtocolVersion]
         for stream in listener.incoming().flatten() {
             stream.set_nodelay(true).unwrap();
             let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
-            thread::spawn(move || while respond(&mut stream, end) == Some(true) {});
+            thread::spawn(move || (0..).all(|number| respond(&mut stream, end, number) == Some(true)));
         }
     });
     address
@@ -147,6 +157,18 @@ fn lasting_connections_post_over_tls() {
                 assert!(tls.cipher.starts_with(cipher), "{}", tls.cipher);
             }
         }
+    }
+}
+
+#[test]
+fn closed_loop_reconnects_over_tls() {
+    for version in [&TLS13, &TLS12] {
+        let config = closed(config(server(&[version], End::Third), 7, trusting(CERTIFICATE)));
+        let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        // The first response of each of the four connections verified the server.
+        let reconnects = report.http.unwrap().reconnects;
+        assert!(reconnects > 4 && report.completed <= 3 * reconnects + 8, "{reconnects}, {}", report.completed);
     }
 }
 

@@ -272,9 +272,13 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         let rate = format::digits(churn.opened_per_s);
         lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
-    lines.extend(
-        report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))),
-    );
+    if let Some(http) = &report.http {
+        lines.push(format!("responses by status: {}", HttpReport::breakdown(&http.statuses)));
+        if http.reconnects > 0 {
+            let count = format::counted(http.reconnects as usize, "reconnect", "reconnects");
+            lines.push(format!("{count} after the server ended a connection"));
+        }
+    }
     lines.extend(report.tls.as_ref().map(|tls| {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
         format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)
@@ -283,7 +287,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         let remedy = match class {
-            "closed" => " (the server closes connections after some responses; try --requests-per-connection)",
+            "closed" => " (the server ends connections after some responses; try --requests-per-connection 100)",
             _ => "",
         };
         lines.push(format!("  {class}: {count}{remedy}"));

@@ -150,6 +150,7 @@ pub struct Row {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) reconnects: u64,
     pub(crate) first_byte: Distribution,
 }
 

@@ -340,6 +340,7 @@ fn http(reports: &[&HttpReport]) -> Option<Http> {
     reports.first()?;
     Some(Http {
         statuses: HttpReport::sum(reports.iter().map(|report| &report.statuses)),
+        reconnects: reports.iter().map(|report| report.reconnects).sum(),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
     })
 }

@@ -235,6 +235,7 @@ const HTTP_COLUMNS: &[Column<Row>] = &[
     column("responses by status", 0, |row| {
         row.http.as_ref().map_or(none(), |http| HttpReport::breakdown(&http.statuses))
     }),
+    column("reconnects", 1, |row| row.http.as_ref().map_or(none(), |http| http.reconnects.to_string())),
 ];
 
 fn first_byte_us(row: &Row, quantile: Quantile) -> String {

@@ -123,6 +123,7 @@ pub fn run<P: ClientProtocol>(
     report.errors = all().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
     report.http = config.http.as_ref().map(|_| HttpReport {
         statuses: Statuses::sum(all().map(|responses| &responses.statuses)),
+        reconnects: 0,
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
     });
     if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {

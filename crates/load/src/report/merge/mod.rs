@@ -249,6 +249,7 @@ fn http(accounts: &[Account]) -> Option<HttpReport> {
     let reports = all(accounts, |report| report.http.as_ref())?;
     Some(HttpReport {
         statuses: HttpReport::sum(reports.iter().map(|it| &it.statuses)),
+        reconnects: sum(reports.iter().map(|it| it.reconnects)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
     })
 }
