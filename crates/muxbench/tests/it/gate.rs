@@ -148,30 +148,33 @@ fn shifts_are_those_of_apache_otava() {
     assert!(found > 5, "the series have changes: {theirs}");
 }
 
-/// Returns the shell script of the only step of the composite action.
-fn script_of_action() -> String {
-    let text = fs::read_to_string(format!("{ROOT}/deploy/gate/action.yml")).unwrap();
-    let (_, script) = text.split_once("      run: |\n").unwrap();
-    script.lines().map(|line| format!("{}\n", line.trim_start_matches("        "))).collect()
+/// Returns the only shell script of a file of YAML, which follows `key`.
+fn script(file: &str, key: &str) -> String {
+    let text = fs::read_to_string(format!("{ROOT}/deploy/gate/{file}")).unwrap();
+    let (_, rest) = text.split_once(&format!("{key} |\n")).unwrap();
+    let indent = rest.len() - rest.trim_start().len();
+    let lines = rest.lines().take_while(|line| line.len() > indent && line[..indent].trim().is_empty());
+    lines.map(|line| format!("{}\n", &line[indent..])).collect()
+}
+
+/// Returns the end of a script of a CI job in `folder` that compares a server with `new`.
+fn run_script(script: &str, folder: &Path, new: &str) -> Output {
+    let path = Path::new(env!("CARGO_BIN_EXE_muxbench")).parent().unwrap().display().to_string();
+    Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", script])
+        .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()))
+        .envs([("OLD", build("1us").as_str()), ("NEW", new), ("FLAGS", SMALL), ("HISTORY", "gate.jsonl")])
+        .envs([("UNDECIDED", "pass"), ("GITHUB_SHA", "abc"), ("CI_COMMIT_SHORT_SHA", "abc")])
+        .envs([("GITHUB_STEP_SUMMARY", "sum"), ("GITHUB_OUTPUT", "out")])
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn action_reports_the_outcome_of_its_gate() {
     let folder = tempfile::tempdir().unwrap();
-    let path = Path::new(env!("CARGO_BIN_EXE_muxbench")).parent().unwrap().display().to_string();
     for (new, outcome, code) in [("false {port}", "slower", 1), ("epol", "failed", 2)] {
-        let output = Command::new("bash")
-            .args(["-e", "-o", "pipefail", "-c", &script_of_action()])
-            .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()))
-            .envs([("OLD", build("1us").as_str()), ("NEW", new), ("FLAGS", SMALL), ("HISTORY", "gate.jsonl")])
-            .envs([
-                ("UNDECIDED", "pass"),
-                ("GITHUB_SHA", "abc"),
-                ("GITHUB_STEP_SUMMARY", "sum"),
-                ("GITHUB_OUTPUT", "out"),
-            ])
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
+        let output = run_script(&script("action.yml", "run:"), folder.path(), new);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let outputs = fs::read_to_string(folder.path().join("out")).unwrap();
         assert_eq!(outputs.lines().last().unwrap(), format!("outcome={outcome}"));
@@ -180,10 +183,18 @@ fn action_reports_the_outcome_of_its_gate() {
     assert!(fs::read_to_string(folder.path().join("gate.jsonl")).unwrap().contains("\"label\":\"abc\""));
 }
 
+/// The job lets code 2 pass, as a warning.
+fn failed_gate_is_no_warning_in_gitlab() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_script(&script("gitlab.yml", "-"), folder.path(), "epol");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(slower_build_fails_and_faster_build_passes));
     cases.once(case!(build_that_does_not_start_fails));
     cases.once(case!(gate_of_one_architecture_shows_its_noise));
     cases.once(case!(shifts_are_those_of_apache_otava));
     cases.once(case!(action_reports_the_outcome_of_its_gate));
+    cases.once(case!(failed_gate_is_no_warning_in_gitlab));
 }
