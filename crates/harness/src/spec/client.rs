@@ -13,7 +13,9 @@ use super::units::{Share, Time};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Client {
-    /// The way in which a sender waits for the next planned time.
+    /// The way in which a sender waits for the next planned time. `spin` reads the clock without pause, `yield` offers the CPU to
+    /// other threads between readings, `sleep-spin` sleeps until shortly before. `auto` is `spin` if each thread has its own CPU,
+    /// `yield` if threads share assigned CPUs, and otherwise `sleep-spin`.
     #[schemars(with = "PacingName")]
     pub pacing: Pacing,
     /// One loop for sending and receiving, or two threads.

@@ -1,4 +1,4 @@
-//! The defaults of an experiment: the keys that a file omits get the values of `muxbench compare`.
+//! The defaults of an experiment: the values of keys that a file omits.
 
 use std::num::NonZeroU32;
 use std::path::Path;

@@ -22,7 +22,7 @@ use super::workload::WorkloadSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
-    /// The name. Names of runs begin with it. By default, the name of the file without its extension.
+    /// The name, which ends the names of runs. By default, the name of the file without its extension.
     #[serde(default)]
     pub name: String,
     /// The purpose, in one sentence.

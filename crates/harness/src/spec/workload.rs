@@ -30,13 +30,13 @@ pub struct WorkloadSpec {
     /// TLS of all connections, except those to `http://` targets. By default, only `https://` targets have TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// The number of open connections. `udp` has `ports` instead.
+    /// The number of open connections, by default 400. `udp` has `ports` instead.
     #[serde(skip_serializing_if = "is_default")]
     pub connections: OneOrMany<NonZeroU32>,
-    /// The number of ports that the server listens on. Only for `udp`.
+    /// The number of ports that the server listens on, by default 10. Only for `udp`.
     #[serde(skip_serializing_if = "is_default")]
     pub ports: OneOrMany<NonZeroU32>,
-    /// The rate in requests per second: with a rate profile, the mean. A closed loop has none.
+    /// The rate in requests per second, by default 2000: with a rate profile, the mean. A closed loop has none.
     pub rate: Option<OneOrMany<Rate>>,
     /// The rate profile: the rates over the window, such as "hold:2000:10s,ramp:2000..8000:5s". The window lasts as long as the
     /// profile. A rate scales the profile.
@@ -45,9 +45,9 @@ pub struct WorkloadSpec {
     /// The recorded arrivals to replay. The window has the length of the replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
-    /// The size of a request. Only for `fixed` and `udp`.
+    /// The size of a request, by default 128B. Only for `fixed` and `udp`.
     pub request: Option<Size>,
-    /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content.
+    /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content. By default 10KiB, for `udp` 128B.
     pub response: Option<Size>,
     /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
     /// Three schedules have constant intervals. Several clients then take turns (constant), start at random offsets drawn

@@ -64,7 +64,7 @@ pub struct Args {
     /// Repeat until each pair is separated or known to differ by less than this share
     #[arg(long, value_name = "SHARE", help_heading = "Trials")]
     until: Option<Share>,
-    /// Longest time of the run with --until; the first repeat always runs [default: 10min; --until: 2%]
+    /// Longest time of a run, with --until 2% by default; the first repeat always runs [default: 10min]
     #[arg(long, value_name = "TIME", help_heading = "Trials")]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing

@@ -38,7 +38,7 @@ const HEADING: &str = "Load";
 /// again after a timeout or a lost connection, on another connection, so an overloaded server gets even more load.
 ///
 /// A server has recovered when 95 % of its requests are answered in time, with a median response time of at most twice that before
-/// the pulse, or 1 ms. It must stay so to the end, but for single steps of 100 ms (at low rates up to 1 s).
+/// the pulse, or 1 ms. It must stay so to the end. Single bins of 100 ms (at low rates up to 1 s) may be worse.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench overload --p99 5ms --arch epoll,mt,seda

@@ -88,12 +88,21 @@ fn commands(mut all: Command) -> String {
 
 /// Returns the page of all keys, with a section for each table.
 fn experiments(schema: &Value) -> String {
-    let mut page = "# Experiment files\n\nAn experiment file is TOML. All keys are optional: a missing key has the value of the \
-                    preset `compare`, or the default below. `muxbench plan --schema` prints this page's source, a JSON Schema.\n"
+    let mut page = "# Experiment files\n\nAn experiment file is TOML. All keys are optional, and the tables give the \
+                    defaults. Some differ from the values of the preset `compare`. `muxbench plan --schema` prints this page's \
+                    source, a JSON Schema.\n\n## Kinds of text\n\nThese values have quotes, as in `measure = \"2s\"`.\n\n\
+                    | value | examples |\n|---|---|\n"
         .to_owned();
-    let mut tables = vec![(String::new(), schema)];
-    while let Some((path, table)) = tables.pop() {
-        let title = if path.is_empty() { "Top level".to_owned() } else { format!("`[{path}]`") };
+    for (_, kind, examples) in TEXTS {
+        let _ = writeln!(page, "| {kind} | {examples} |");
+    }
+    let mut tables = vec![(String::new(), false, schema)];
+    while let Some((path, is_list, table)) = tables.pop() {
+        let title = match (&*path, is_list) {
+            ("", _) => "Top level".to_owned(),
+            (path, true) => format!("`[[{path}]]`"),
+            (path, false) => format!("`[{path}]`"),
+        };
         let about = if path.is_empty() { String::new() } else { format!("{}\n\n", description(table)) };
         let _ = write!(page, "\n## {title}\n\n{about}| key | value | meaning |\n|---|---|---|\n");
         let mut inner = Vec::new();
@@ -106,24 +115,25 @@ fn experiments(schema: &Value) -> String {
                 _ => String::new(),
             };
             let _ = writeln!(page, "| `{key}` | {} | {}{default} |", value.name, description(node));
-            inner.extend(value.table.map(|(end, table)| (place + end, table)));
+            inner.extend(value.table.map(|(end, is_list, table)| (place + end, is_list, table)));
         }
         tables.extend(inner.into_iter().rev());
     }
     page
 }
 
-/// Returns the description of a node on one line.
+/// Returns the description of a node on one line, with `;` between the items of a list.
 fn description(node: &Value) -> String {
     let text = node["description"].as_str().unwrap_or_default();
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace(" - ", "; ")
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    text.replace(": - ", ": ").replace(". - ", "; ")
 }
 
 /// A kind of value.
 struct Kind<'a> {
     name: String,
-    /// For a table: the end of its path, and its schema.
-    table: Option<(&'static str, &'a Value)>,
+    /// For a table: the end of its path, whether it is a list of tables, and its schema.
+    table: Option<(&'static str, bool, &'a Value)>,
 }
 
 /// Returns the kind of value that a node of the schema allows.
@@ -132,8 +142,8 @@ fn value<'a>(schema: &'a Value, node: &'a Value) -> Kind<'a> {
     if let Some(reference) = node["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or_default();
         let found = value(schema, &schema["$defs"][name]);
-        let is_named = found.name == TEXT && !matches!(name, "string" | "BodySpec");
-        return Kind { name: if is_named { in_words(name) } else { found.name }, ..found };
+        let named = TEXTS.iter().find(|(of_type, ..)| *of_type == name);
+        return Kind { name: named.map_or(found.name, |(_, kind, _)| (*kind).to_owned()), ..found };
     }
     if let Some(choices) = ["anyOf", "oneOf"].iter().find_map(|key| node[*key].as_array()) {
         let mut kinds = choices.iter().filter(|choice| choice["type"] != "null").map(|choice| value(schema, choice));
@@ -160,15 +170,16 @@ fn value<'a>(schema: &'a Value, node: &'a Value) -> Kind<'a> {
     if is("object") {
         let each = &node["additionalProperties"];
         let (end, table) = if each.is_object() {
-            (".NAME", value(schema, each).table.map(|(_, table)| table))
+            (".NAME", value(schema, each).table.map(|(.., table)| table))
         } else {
             ("", Some(node))
         };
-        return Kind { name: "table".into(), table: table.map(|table| (end, table)) };
+        return Kind { name: "table".into(), table: table.map(|table| (end, false, table)) };
     }
     if is("array") {
         let each = value(schema, &node["items"]);
-        return Kind { name: format!("list of {}", each.name), table: each.table };
+        let table = each.table.map(|(end, _, table)| (end, true, table));
+        return Kind { name: format!("list of {}", each.name), table };
     }
     kind(match () {
         () if is("boolean") => "`true` or `false`",
@@ -177,20 +188,18 @@ fn value<'a>(schema: &'a Value, node: &'a Value) -> Kind<'a> {
     })
 }
 
-/// The kind of a string without a name.
+/// The kind of a string whose key describes it.
 const TEXT: &str = "text";
 
-/// Returns the name of a type in words: `BatchControl` is `batch control`.
-fn in_words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(letter.to_lowercase());
-    }
-    words
-}
+/// The kinds of strings that several keys have: the type in the schema, its name on the page, and examples.
+const TEXTS: [(&str, &str, &str); 6] = [
+    ("Bandwidth", "bandwidth", "`1Gbit`, `100Mbit`"),
+    ("Cpus", "CPUs", "`0-1,3`"),
+    ("Loss", "loss", "`0.1%`, `1/1000`"),
+    ("Share", "share", "`1/16`, `6.25%`, `0.0625`"),
+    ("Size", "size", "`128B`, `10KiB`"),
+    ("Time", "time", "`50us`, `10ms`, `2s`, `1min`"),
+];
 
 fn results() -> String {
     let rows = |columns: &[(&str, &str)]| -> String {
@@ -202,7 +211,9 @@ fn results() -> String {
     format!(
         "# Stored results\n\n[Results and reports](../results.md) lists the files of a run.\n\n## Samples\n\n\
          `samples/NNNN.parquet` has a row for each request of the window. All columns are 64-bit integers. Times are nanoseconds \
-         from the start of the window. The file's key-value metadata has all parameters of the trial.\n\n{}\n\
+         from the start of the window. In interleaved trials the file also has the requests of the guards, which figures leave \
+         out, and its times include the slices of other servers. In a closed loop it has the transactions that fit into the \
+         client's memory. The file's key-value metadata has all parameters of the trial.\n\n{}\n\
          ```text\n{}\n```\n\n## Database\n\n`muxbench.db` has a row of `trials` for each finished trial. Times are nanoseconds. \
          `checksums` has a checksum of each record, and `header` a copy of `run.json`.\n\n{}\n```sql\n{}\n```\n\n\
          ## JSON Schemas\n\n`muxbench schema` prints them.\n\n| schema | what has this form |\n|---|---|\n{schemas}{}",
@@ -238,7 +249,9 @@ mod tests {
             "| `rate` | number, or a list | The rate in requests per second",
             "| `service` | `fixed`, `kv`, ",
             "| `measure` | time | ",
-            "\n## `[workload.http.requests]`\n",
+            "\n## `[[workload.http.requests]]`\n",
+            "| `admission` | text | ",
+            "with these placeholders: `{port}`: ",
             "\n## `[exec.NAME]`\n",
         ] {
             assert!(page.contains(row), "{row}\n{page}");

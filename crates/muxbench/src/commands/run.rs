@@ -12,7 +12,7 @@ use crate::options::experiment::ExperimentArgs;
   muxbench run experiments/smoke.toml
   muxbench run kawai2008-http --quick    # 20 configurations in minutes
   muxbench run --resume                  # finish the newest run
-  srun -N6 muxbench run kawai2008-http --distributed  # five workers")]
+  srun -N6 muxbench run kawai2008-http --distributed  # five clients")]
 pub struct Args {
     #[command(flatten)]
     pub experiment: ExperimentArgs,

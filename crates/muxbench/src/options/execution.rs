@@ -28,8 +28,8 @@ pub struct ExecutionArgs {
     pub strict: bool,
     /// Join a distributed run (Slurm, MPI, Kubernetes)
     ///
-    /// Under srun, mpirun or Kubernetes, the first process runs the servers and stores the results. The other processes are
-    /// workers and share connections and rate
+    /// Under srun, mpirun or Kubernetes, each process is a worker. The first worker runs the servers and stores the results, and
+    /// the others share connections and rate
     #[arg(long, alias = "fleet", help_heading = "Distributed run")]
     pub distributed: bool,
     /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]

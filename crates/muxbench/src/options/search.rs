@@ -15,7 +15,7 @@ pub struct SearchDefaults {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub struct SearchArgs {
-    /// Limit of the median response time; a probe meets all
+    /// Limit of the median response time
     #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p50: Option<Time>,
     /// Limit of the 90th percentile

@@ -86,6 +86,9 @@ flags! {
 flags! {
     ClientArgs, Client, "Client":
     /// Method to wait for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
+    ///
+    /// spin reads the clock without pause, yield offers the CPU to other threads between readings, and sleep-spin sleeps until
+    /// shortly before. auto is spin if each thread has its own CPU, yield if threads share assigned CPUs, and otherwise sleep-spin
     pacing: Pacing = "PACING" [value_parser = named::<Pacing>];
     /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
     roles: Roles = "ROLES" [value_parser = named::<Roles>];

@@ -64,7 +64,7 @@ const SETTINGS: &[Column<Setting>] = &[
         Some(u64::MAX) => "unlimited".to_owned(),
         Some(here) => here.to_string(),
     }),
-    column("", 0, |it| match it.here {
+    column("result", 0, |it| match it.here {
         None => String::new(),
         Some(_) if it.suffices() => "sufficient".to_owned(),
         Some(_) => "raise".to_owned(),
