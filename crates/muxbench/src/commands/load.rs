@@ -286,11 +286,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     lines.extend(report.goodput.as_ref().map(|goodput| load_report::goodput(goodput, report)));
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
-        let remedy = match class {
-            "closed" => " (the server ends connections after some responses; try --requests-per-connection 100)",
-            _ => "",
-        };
-        lines.push(format!("  {class}: {count}{remedy}"));
+        lines.push(format!("  {class}: {count}"));
     }
     lines.extend(tail_mark::note_of_load(report));
     lines.push(load_report::verdict(verdict, medium));
