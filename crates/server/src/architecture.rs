@@ -167,6 +167,11 @@ impl Architecture {
                 "`{name}` cannot serve a Unix socket: the kernel has no zero-copy sends for it; choose another mechanism, or \
                  listen on TCP"
             )),
+            (Address::Unix(_), _) if self.model.has_own_listeners && self.network_threads() > 1 => Err(format!(
+                "`{self}` cannot serve a Unix socket: each thread needs a listener of its own, and the kernel distributes only TCP \
+                 connections over several; choose {}, or listen on TCP",
+                self.model.name
+            )),
             _ => Ok(()),
         }
     }

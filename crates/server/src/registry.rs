@@ -140,6 +140,8 @@ models! {
         compio;
         #[cfg(all(target_os = "linux", feature = "monoio"))]
         monoio;
+        #[cfg(all(target_os = "linux", feature = "glommio"))]
+        glommio;
     }
 }
 

@@ -214,6 +214,8 @@ fn unsafe_code_is_only_in_listed_files() {
         "crates/server/src/platform/mod.rs",
         "crates/server/src/external/spawn.rs",
         "crates/server/src/metrics/tracepoints.rs",
+        "crates/server/src/runtimes/common.rs",
+        "crates/server/src/runtimes/glommio.rs",
         "crates/server/src/runtimes/may.rs",
         "crates/server/src/runtimes/monoio.rs",
         "crates/server/src/metrics/workers.rs",

@@ -134,7 +134,8 @@ fn has_descriptor(process: u32) -> bool {
 /// Returns whether the kernel accepts without a system call that the filter sees.
 fn accepts_in_kernel(architecture: Architecture) -> bool {
     let is_completion = architecture.mechanism.is_some_and(|row| row.family == Family::Completion);
-    ["compio", "monoio"].contains(&architecture.model.name) || architecture.model.name == "sped" && is_completion
+    ["compio", "monoio", "glommio"].contains(&architecture.model.name)
+        || architecture.model.name == "sped" && is_completion
 }
 
 /// Connects, sends a request, and closes without reading the response.

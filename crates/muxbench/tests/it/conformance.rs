@@ -275,12 +275,12 @@ fn served_connection(serve: &Serve) -> Option<TcpStream> {
 
 fn server_without_descriptors_refuses_until_one_is_free(architecture: Architecture) {
     // `cases` omits pools of threads, which need a descriptor per thread to start.
-    let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
+    let serve = Serve::start_with(architecture, 1, 1, &[], Some(36));
     // With a process per connection, each process has its own descriptors, so the limit does not restrict connections.
     let tries: Vec<_> = (0..40).map(|_| served_connection(&serve)).collect();
     let served = tries.iter().flatten().count();
     let has_limit = architecture.model.per_connection != PerConnection::Process;
-    assert_eq!(has_limit, served < 40, "{architecture} served {served} of 40 with 32 descriptors");
+    assert_eq!(has_limit, served < 40, "{architecture} served {served} of 40 with 36 descriptors");
     assert!(served >= 10, "{architecture} served {served}");
     drop(tries);
     eventually("a new connection is served again", || served_connection(&serve).is_some());

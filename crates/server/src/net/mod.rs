@@ -91,6 +91,14 @@ impl ServerContext<'_> {
         let _ = self.started.send(());
     }
 
+    /// Makes another listener at the address of `listener`, which already listens. The kernel distributes connections over both.
+    #[cfg(target_os = "linux")]
+    #[allow(dead_code, reason = "only some runtimes need it")]
+    pub(crate) fn listen_beside(&self) -> io::Result<OwnedFd> {
+        platform::set_socket_reuseport(self.listener, true)?;
+        self.listen_reuseport()
+    }
+
     /// Makes another listener at the address of `listener`. It polls the network interface if that one does.
     fn listen_reuseport(&self) -> io::Result<OwnedFd> {
         let listener = socket::listen_reuseport(self.listener)?;

@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::os::fd::{AsFd, OwnedFd};
-use std::pin::Pin;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
 use crate::net::connection::{Connect, Next};
-use crate::net::{OnDrop, ServerContext, StartSignal};
+use crate::net::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
@@ -119,7 +120,7 @@ pub enum AfterFailure {
     Stop,
 }
 
-/// Admits or refuses connections. All accept loops of a server share one value and its spare descriptor.
+/// Admits or refuses connections. All accept loops of a listener share one value and its spare descriptor.
 pub struct ConnectionLimiter<'a> {
     shared: &'static TaskContext,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
@@ -130,8 +131,17 @@ pub struct ConnectionLimiter<'a> {
 
 impl<'a> ConnectionLimiter<'a> {
     pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext) -> io::Result<Self> {
-        let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
-        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
+        Self::of_listener(context.listener, shared, shared.refusals)
+    }
+
+    /// Admits the connections of `listener`. Only this value writes to the counters `refusals`.
+    fn of_listener(
+        listener: &'a OwnedFd,
+        shared: &'static TaskContext,
+        refusals: &'static Counters,
+    ) -> io::Result<Self> {
+        let acceptor = Acceptor::new(listener, true, refusals)?;
+        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(listener) })
     }
 
     fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a>> {
@@ -200,6 +210,18 @@ pub async fn accept<T: AsFd>(
     }
 }
 
+/// Calls `pause`, which must let other tasks run, before every [`ACCEPTS`]th call of `next`. For a runtime whose accept never suspends
+/// its task while connections wait.
+pub fn in_turns<T>(next: impl AsyncFn() -> io::Result<T>, pause: impl AsyncFn()) -> impl AsyncFn() -> io::Result<T> {
+    let accepts = Cell::new(0);
+    async move || {
+        if accepts.replace(accepts.get() + 1) % ACCEPTS == ACCEPTS - 1 {
+            pause().await;
+        }
+        next().await
+    }
+}
+
 /// Serves one connection to its end with the runtime's calls `read` and `write`. `is_time` polls a timer that fires at each
 /// tick of the time limits.
 pub async fn serve<T: AsFd + Unpin>(
@@ -235,31 +257,39 @@ pub async fn serve<T: AsFd + Unpin>(
     }
 }
 
-/// Runs `run_one` in the calling thread and in the others that the server needs, until it is stopped. They share one listener.
+/// Runs `run_one` in the calling thread and in the others that the server needs, until it is stopped. They share one listener,
+/// unless the model needs one for each thread.
 pub fn run_alike(
     name: &str,
     context: &ServerContext<'_>,
     service: Box<dyn Connect>,
-    run_one: fn(&ServerContext<'_>, &ConnectionLimiter<'_>, &StartSignal<'_>) -> io::Result<()>,
+    run_one: fn(&OwnedFd, &ConnectionLimiter<'_>, &StartSignal<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let others = context.threads.map_or(0, |threads| threads.network - 1);
-    let tasks = TaskContext::new(context, service, others as usize)?;
+    let others = context.threads.map_or(0, |threads| threads.network as usize - 1);
+    let tasks = TaskContext::new(context, service, others)?;
     let limiter = ConnectionLimiter::new(context, tasks)?;
-    let started = StartSignal::new(context, others as usize + 1);
-    // When one thread ends, even by a panic, the other threads must stop accepting.
-    let end_all = || socket::shut_down(context.listener);
-    let run_one = || {
+    let own = if context.model.has_own_listeners { others } else { 0 };
+    let listeners = (0..own).map(|_| context.listen_beside()).collect::<io::Result<Vec<_>>>()?;
+    let started = StartSignal::new(context, others + 1);
+    // When one thread ends, even by a panic, the other threads must stop accepting. The server shuts down only its own listener.
+    let end_all = || {
+        socket::shut_down(context.listener);
+        listeners.iter().for_each(socket::shut_down);
+    };
+    let run_one = |own: Option<&OwnedFd>| {
         let _end = OnDrop(end_all);
-        run_one(context, &limiter, &started)
+        let Some(listener) = own else { return run_one(context.listener, &limiter, &started) };
+        run_one(listener, &ConnectionLimiter::of_listener(listener, tasks, tasks.counters())?, &started)
     };
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        let spawned = (0..others).try_for_each(|_| {
+        let spawned = (0..others).try_for_each(|at| {
             let thread = thread::Builder::new().name(name.into());
-            threads.push(thread.spawn_scoped(scope, run_one)?);
+            let own = listeners.get(at);
+            threads.push(thread.spawn_scoped(scope, move || run_one(own))?);
             Ok(())
         });
-        let own = spawned.inspect_err(|_| end_all()).and_then(|()| run_one());
+        let own = spawned.inspect_err(|_| end_all()).and_then(|()| run_one(None));
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
         };
@@ -267,9 +297,29 @@ pub fn run_alike(
     })
 }
 
-/// A duplicate of the listener's descriptor, which the runtime may close. Both descriptors share the mode `nonblocking`.
-pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<OwnedFd> {
-    let listener = context.listener.try_clone()?;
+/// Ends a task that panics, for a runtime that does not catch panics: there one would end the thread with all its connections.
+pub async fn contain_panic(task: impl Future<Output = ()>) {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
+        polled.unwrap_or(Poll::Ready(()))
+    })
+    .await;
+}
+
+/// A stream of a runtime whose streams have no `AsFd`.
+pub struct Socket<T>(pub T);
+
+impl<T: AsRawFd> AsFd for Socket<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the stream keeps its descriptor open.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
+
+/// A duplicate of the descriptor of `listener`, which the runtime may close. Both descriptors share the mode `nonblocking`.
+pub fn duplicate(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
+    let listener = listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
         // The accept that refuses a connection must not block if another loop has taken this connection.
@@ -280,8 +330,8 @@ pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Ow
 
 /// Evaluates `$body` with a function that accepts the next connection from the runtime's TCP or Unix listener.
 macro_rules! with_listener {
-    ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {{
-        let listener = $crate::runtimes::listener($context, $nonblocking)?;
+    ($listener:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {{
+        let listener = $crate::runtimes::duplicate($listener, $nonblocking)?;
         if $crate::socket::is_tcp(&listener) {
             let listener = $tcp(std::net::TcpListener::from(listener))?;
             let $next = async || listener.accept().await.map(|(stream, _)| stream);

@@ -1,7 +1,7 @@
 //! compio: tasks over io_uring; each thread has its own ring and tasks.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use compio::buf::IoBuf;
 use compio::io::{AsyncRead, AsyncWrite};
@@ -33,9 +33,9 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one(context: &ServerContext<'_>, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
+fn run_one(listener: &OwnedFd, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     Runtime::new()?.block_on(async {
-        with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
+        with_listener!(listener, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
             let spawn = |open, stream| compio::runtime::spawn(serve(open, stream)).detach();
             accept(limiter, next, spawn, async || compio::time::sleep(REST).await).await

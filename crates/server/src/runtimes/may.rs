@@ -11,7 +11,7 @@ use may::coroutine;
 use may::net::TcpListener;
 use may::os::unix::net::UnixListener;
 
-use super::{AfterFailure, ConnectionLimiter, Open, REST, TaskContext, listener};
+use super::{AfterFailure, ConnectionLimiter, Open, REST, TaskContext, duplicate};
 use crate::net::connection::{Connect, Next};
 use crate::net::{OnDrop, ServerContext};
 use crate::socket;
@@ -41,7 +41,7 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
     let tasks = TaskContext::new(context, service, threads)?;
     // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.
     may::config().set_workers(threads).set_worker_pin(false);
-    let listener = listener(context, true)?;
+    let listener = duplicate(context.listener, true)?;
     let tick = tasks.service.check_interval();
     macro_rules! accept {
         ($listener:ty) => {{

@@ -8,6 +8,8 @@
 
 #[cfg(all(target_os = "linux", feature = "compio"))]
 pub(crate) mod compio;
+#[cfg(all(target_os = "linux", feature = "glommio"))]
+pub(crate) mod glommio;
 #[cfg(all(target_os = "linux", feature = "may"))]
 pub(crate) mod may;
 #[cfg(all(target_os = "linux", feature = "monoio"))]
@@ -19,7 +21,7 @@ pub(crate) mod tokio;
 
 /// The cargo features of the runtimes, which are also the names of their models; they need not be compiled in.
 pub const FEATURES: &[&str] =
-    if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio", "monoio"] } else { &[] };
+    if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio", "monoio", "glommio"] } else { &[] };
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, unused_macros, reason = "not every runtime needs all parts")]

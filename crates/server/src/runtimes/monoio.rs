@@ -1,11 +1,7 @@
 //! monoio: tasks over io_uring; each thread has its own ring and tasks.
 
-use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use monoio::buf::IoBuf;
 use monoio::io::{AsyncReadRent, AsyncWriteRent};
@@ -14,7 +10,7 @@ use monoio::time::TimeDriver;
 use monoio::{IoUringDriver, Runtime, RuntimeBuilder};
 
 use super::owned::{self, Unsent};
-use super::{ConnectionLimiter, Open, REST, accept, run_alike, with_listener};
+use super::{ConnectionLimiter, Open, REST, Socket, accept, contain_panic, run_alike, with_listener};
 use crate::net::connection::Connect;
 use crate::net::{ServerContext, StartSignal};
 use crate::platform::io_uring::refusal;
@@ -39,35 +35,15 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
 }
 
 /// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
-fn run_one(context: &ServerContext<'_>, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
+fn run_one(listener: &OwnedFd, limiter: &ConnectionLimiter<'_>, started: &StartSignal<'_>) -> io::Result<()> {
     runtime()?.block_on(async {
-        with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
+        with_listener!(listener, false, TcpListener::from_std, UnixListener::from_std, |next| {
             started.thread_ready();
             let next = async || next().await.map(Socket);
             let spawn = |open, Socket(stream)| drop(monoio::spawn(contain_panic(serve(open, stream))));
             accept(limiter, next, spawn, async || monoio::time::sleep(REST).await).await
         })
     })
-}
-
-/// Ends a task that panics. monoio does not catch panics, so one would end the thread with all its connections.
-async fn contain_panic(task: impl Future<Output = ()>) {
-    let mut task = pin!(task);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
-        polled.unwrap_or(Poll::Ready(()))
-    })
-    .await;
-}
-
-/// A stream of monoio, which has no `AsFd`.
-struct Socket<T>(T);
-
-impl<T: AsRawFd> AsFd for Socket<T> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the stream keeps its descriptor open.
-        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
-    }
 }
 
 // SAFETY: the bytes are in a box or belong to the service, so moving this value does not move them.

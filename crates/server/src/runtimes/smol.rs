@@ -1,6 +1,5 @@
 //! smol: tasks over one-shot epoll, in one thread or several.
 
-use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::{io, thread};
@@ -11,9 +10,9 @@ use smol::net::unix::UnixListener;
 use smol::stream::Stream as _;
 use smol::{Executor, Timer};
 
-use super::{ConnectionLimiter, Open, REST, TaskContext, accept, with_listener};
+use super::{ConnectionLimiter, Open, REST, TaskContext, accept, in_turns, with_listener};
+use crate::net::ServerContext;
 use crate::net::connection::Connect;
-use crate::net::{ACCEPTS, ServerContext};
 use crate::spec::model::ModelRow;
 
 pub const ROW: ModelRow = ModelRow {
@@ -38,17 +37,10 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
             thread::Builder::new().name("smol".into()).spawn_scoped(scope, until_stopped)?;
         }
         smol::block_on(executor.run(async {
-            with_listener!(context, true, TcpListener::try_from, UnixListener::try_from, |next| {
+            with_listener!(context.listener, true, TcpListener::try_from, UnixListener::try_from, |next| {
                 let limiter = ConnectionLimiter::new(context, tasks)?;
                 context.notify_started();
-                let accepts = Cell::new(0);
-                let next = async || {
-                    // While connections wait, accept never suspends this task, so yield to other tasks.
-                    if accepts.replace(accepts.get() + 1) % ACCEPTS == ACCEPTS - 1 {
-                        smol::future::yield_now().await;
-                    }
-                    next().await
-                };
+                let next = in_turns(next, smol::future::yield_now);
                 let spawn = |open, stream| executor.spawn(serve(open, stream)).detach();
                 accept(&limiter, next, spawn, async || _ = Timer::after(REST).await).await
             })
@@ -66,6 +58,7 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::ACCEPTS;
     use crate::net::testkit::{
         Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
     };

@@ -36,7 +36,7 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
     // Dropping the runtime ends all tasks and joins all threads.
     let runtime = builder.enable_io().enable_time().build()?;
     runtime.block_on(async {
-        with_listener!(context, true, TcpListener::from_std, UnixListener::from_std, |next| {
+        with_listener!(context.listener, true, TcpListener::from_std, UnixListener::from_std, |next| {
             let limiter = ConnectionLimiter::new(context, tasks)?;
             context.notify_started();
             let spawn = |open, stream| drop(tokio::spawn(serve(open, stream)));

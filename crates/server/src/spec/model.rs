@@ -23,6 +23,8 @@ pub struct ModelRow {
     pub counts_syscalls: bool,
     /// The cost of each connection besides a descriptor.
     pub per_connection: PerConnection,
+    /// Whether each of several threads accepts from a listener of its own (SO_REUSEPORT), whatever the accept strategy.
+    pub has_own_listeners: bool,
     /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub needs: &'static str,
     /// Returns an error with the reason and the remedy if the model cannot run on this host.
@@ -108,6 +110,7 @@ impl ModelRow {
         threads: ThreadSpec::Nothing,
         counts_syscalls: true,
         per_connection: PerConnection::Nothing,
+        has_own_listeners: false,
         needs: "",
         can_run: || Ok(()),
     };
