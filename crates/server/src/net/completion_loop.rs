@@ -303,12 +303,17 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
+        // A client that reads lets the kernel take all of a send.
+        let mut behind = true;
         match result {
-            Ok(count) => serving.connection.sent(count, self.network.counters),
+            Ok(count) => {
+                behind = count < serving.connection.unsent().len();
+                serving.connection.sent(count, self.network.counters);
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
-        self.advance(token, true)
+        self.advance(token, behind)
     }
 
     /// Requests the operation that the connection waits for, unless it is pending, or ends the connection. If `behind` is set
