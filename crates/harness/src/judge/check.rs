@@ -50,11 +50,10 @@ pub(super) fn in_words(check: &Check) -> String {
     let p_value = check.p_value.map(|p| format!(" (p {p:.1e})")).unwrap_or_default();
     let (value, limit) = (number(check.value), number(check.limit));
     // Many HTTP servers have such a limit by default.
-    let is_closed = check.name.strip_prefix(Check::ERRORS).is_some_and(|class| class.trim() == "closed");
-    let remedy = if is_closed { CLOSED } else { "" };
+    let remedy = if check.name == format!("{} closed", Check::ERRORS) { CLOSED } else { "" };
     format!("{}{colon} {value}{unit}{p_value} {side} the limit of {limit}{unit}{remedy}", check.name)
 }
 
 /// The reason of errors of the class `closed`, and remedies.
-const CLOSED: &str = " (the server ends connections after some responses; raise its limit, as nginx's keepalive_requests, or try \
-                      --requests-per-connection 100)";
+const CLOSED: &str = " (the server closes connections after some responses; raise its limit, such as nginx's keepalive_requests, \
+                      or try --requests-per-connection 100 without --pipeline)";

@@ -4,11 +4,13 @@
 //! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
 //! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
 //!
-//! An HTTP server may end a connection after any response. The client then opens another, as wrk does. The next request has the
-//! same t1; its service time begins when the connection is established.
+//! An HTTP response may announce the end of its connection. The client then opens another, as wrk does. The next request is due
+//! after the think time, but not before the connection is established.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::io::Errno;
 
 use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
@@ -66,6 +68,8 @@ struct Worker<'a, P: ClientProtocol> {
     /// Opens connections again; `None` if the end of a connection is an error.
     dialer: Option<&'a Dialer<'a>>,
     dialed: u64,
+    /// The event of each connection that the poller waits for.
+    watched: Vec<Awaits>,
     exchanges: Vec<Exchange<P>>,
     alive: usize,
     turns: Turns,
@@ -84,8 +88,9 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             engine.poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let exchanges = links.iter().map(|_| Exchange::default()).collect();
-        let (alive, dialed) = (links.len(), number.into());
-        Ok(Self { engine, links, dialer, dialed, exchanges, alive, turns: Turns::new(0..0) })
+        let (alive, watched) = (links.len(), vec![Awaits::Readable; links.len()]);
+        let (dialed, turns) = (number.into(), Turns::new(0..0));
+        Ok(Self { engine, links, dialer, dialed, watched, exchanges, alive, turns })
     }
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
@@ -131,7 +136,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
-            Step::Opening => self.send_first(at),
+            Step::Opening => self.dial(at),
             Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.links[at].io) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
@@ -157,46 +162,48 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Opens a connection again that the server ended after a response at `now`.
     #[cold]
     fn reconnect(&mut self, at: usize, now: u64) {
-        let exchange = &mut self.exchanges[at];
-        let Some(dialer) = self.dialer.filter(|_| !exchange.is_outstanding()) else {
-            return self.end(at, Class::Closed);
-        };
         self.engine.poller.remove(self.links[at].io.as_fd());
-        let io = match dialer.begin(&mut self.dialed) {
-            Ok(io) => io,
-            Err(error) => return self.end(at, error.into()),
-        };
         self.engine.recorder.reconnected();
+        let exchange = &mut self.exchanges[at];
         exchange.reset();
-        // A connection that is not established in time is overdue.
-        (exchange.step, exchange.sent) = (Step::Opening, now);
-        exchange.due = self.engine.next_due(now);
-        self.engine.wake_at(at, exchange.due);
-        self.links[at].io = io;
+        (exchange.step, exchange.sent, exchange.due) = (Step::Opening, now, self.engine.next_due(now));
+        self.dial(at);
     }
 
-    /// Sends the first request on a connection that was opened again, once it is established.
     #[cold]
-    fn send_first(&mut self, at: usize) {
-        let io = &self.links[at].io;
-        match io.continue_handshake() {
-            Ok(Awaits::Nothing) => {}
-            Ok(_) => return self.retry_later(at),
-            Err(error) => return self.end(at, Class::of(&error)),
+    fn dial(&mut self, at: usize) {
+        let Some(dialer) = self.dialer else { return };
+        match dialer.begin_again(&mut self.dialed) {
+            Ok(io) => {
+                self.links[at].io = io;
+                self.watched[at] = Awaits::Nothing;
+                self.watch(at, Awaits::Writable);
+            }
+            // The backlog of a Unix socket is full. No event tells when to retry.
+            Err(Errno::AGAIN) => self.retry_later(at),
+            Err(error) => self.end(at, error.into()),
         }
-        let exchange = &mut self.exchanges[at];
-        let (due, is_connecting) = (exchange.due, !io.has_tls());
-        if due >= self.engine.recorder.times().window.end {
-            return;
-        }
-        match self.engine.send(exchange, io, due, is_connecting) {
-            Ok(Sent::NotConnected) => return self.retry_later(at),
-            Ok(Sent::Whole) => self.turns.begin(exchange.sent, false),
-            Ok(Sent::Partly) => self.retry_later(at),
-            Err(error) => return self.end(at, error.into()),
-        }
-        if let Err(error) = self.engine.poller.add(self.links[at].io.as_fd(), at) {
+    }
+
+    fn watch(&mut self, at: usize, awaits: Awaits) {
+        let watched = std::mem::replace(&mut self.watched[at], awaits);
+        if let Err(error) = self.engine.poller.watch(self.links[at].io.as_fd(), at, watched, awaits) {
             self.end(at, error.into());
+        }
+    }
+
+    /// Continues to establish a connection. Its next request is due after that.
+    #[cold]
+    fn establish(&mut self, at: usize) {
+        match self.links[at].io.continue_handshake() {
+            Ok(Awaits::Nothing) => {
+                let exchange = &mut self.exchanges[at];
+                exchange.step = Step::Idle;
+                self.engine.wake_at(at, exchange.due.max(self.engine.clock.now()));
+                self.watch(at, Awaits::Readable);
+            }
+            Ok(awaits) => self.watch(at, awaits),
+            Err(error) => self.end(at, Class::of(&error)),
         }
     }
 
@@ -207,6 +214,9 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[inline]
     fn read(&mut self, at: usize) {
+        if self.exchanges[at].step == Step::Opening {
+            return self.establish(at);
+        }
         let io = &self.links[at].io;
         let (now, mut received) = self.engine.receive(&mut self.exchanges[at], io);
         let (is_last, has_more) = loop {
@@ -227,8 +237,11 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             (_, received) = self.engine.receive_next(exchange, io, now);
         };
         match (is_last, has_more) {
-            (true, _) => self.reconnect(at, now),
-            (false, true) => self.end(at, Class::Wrong),
+            // The end of the connection loses the other requests of the pipeline.
+            (true, _) if self.exchanges[at].is_outstanding() => self.end(at, Class::Closed),
+            (_, true) => self.end(at, Class::Wrong),
+            (true, false) if self.dialer.is_some() => self.reconnect(at, now),
+            (true, false) => self.end(at, Class::Closed),
             (false, false) if self.engine.may_send_now(now) => self.send(at, now),
             (false, false) => {
                 let due = self.engine.next_due(now);

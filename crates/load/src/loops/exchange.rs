@@ -56,7 +56,7 @@ pub struct Exchange<P: ClientProtocol> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Idle,
-    /// The connection is being established. The next request is not sent yet.
+    /// The connection is being established again.
     Opening,
     /// The socket has not accepted all requests yet.
     Writing,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::Measured;
 
-/// TLS handshakes: those of all connections before the ramp, or of the short-lived connections that began in the window.
+/// TLS handshakes: those of all connections before the ramp, or of the short-lived connections that began in the window. Those of
+/// reconnects are not included.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TlsReport {
     /// The cipher suite of a handshake. Those of TLS 1.3 begin with `TLS13`.

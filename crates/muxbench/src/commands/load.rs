@@ -276,7 +276,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         lines.push(format!("responses by status: {}", HttpReport::breakdown(&http.statuses)));
         if http.reconnects > 0 {
             let count = format::counted(http.reconnects as usize, "reconnect", "reconnects");
-            lines.push(format!("{count} after the server ended a connection"));
+            lines.push(format!("{count} after the server closed a connection"));
         }
     }
     lines.extend(report.tls.as_ref().map(|tls| {

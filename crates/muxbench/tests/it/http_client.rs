@@ -119,7 +119,7 @@ fn connections_are_kept_alive_in_open_and_closed_loops() {
     }
 }
 
-/// A closed loop reconnects. An open loop does only with short-lived connections.
+/// A closed loop reconnects. An open loop reconnects only with short-lived connections.
 fn server_that_closes_connections_is_reported_or_redialled() {
     let nginx = Nginx::start(10);
     let url = nginx.url("/two");

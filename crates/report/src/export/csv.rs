@@ -188,6 +188,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put_quantiles("ttfb", http.map(|http| &http.first_byte.distribution), &USUAL);
     let statuses = http.map(|http| http.statuses.iter().map(|(status, count)| format!("{status}={count}")));
     row.put("statuses", statuses.map(|it| it.collect::<Vec<_>>().join(" ")));
+    row.put("reconnects", http.map(|http| http.reconnects));
     let tls = load.and_then(|load| load.tls.as_ref());
     row.put("tls_cipher", tls.map(|tls| &tls.cipher));
     for (name, times) in [("tls_full", tls.map(|tls| &tls.full)), ("tls_resumed", tls.map(|tls| &tls.resumed))] {

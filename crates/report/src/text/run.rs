@@ -235,7 +235,6 @@ const HTTP_COLUMNS: &[Column<Row>] = &[
     column("responses by status", 0, |row| {
         row.http.as_ref().map_or(none(), |http| HttpReport::breakdown(&http.statuses))
     }),
-    column("reconnects", 1, |row| row.http.as_ref().map_or(none(), |http| http.reconnects.to_string())),
 ];
 
 fn first_byte_us(row: &Row, quantile: Quantile) -> String {
@@ -247,12 +246,19 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.http.is_none()) {
         return Vec::new();
     }
-    vec![
+    let mut parts = vec![
         medium.prose(
             "Responses of the whole trials by status, and the time from the request to the first byte of its response:",
         ),
         table::of(HTTP_COLUMNS, rows, medium).0,
-    ]
+    ];
+    let reconnects = |row: &Row| row.http.as_ref().map_or(0, |http| http.reconnects);
+    let each = rows.iter().filter(|row| reconnects(row) > 0).map(|row| format!("{} {}", row.label(), reconnects(row)));
+    let each: Vec<String> = each.collect();
+    if !each.is_empty() {
+        parts.push(medium.prose(&format!("Reconnects after the server closed a connection: {}.", each.join(", "))));
+    }
+    parts
 }
 
 const TLS_COLUMNS: &[Column<Row>] = &[

@@ -1,5 +1,11 @@
 //! The client's wait for many sockets: one interface over epoll and kqueue.
 
+use std::os::fd::BorrowedFd;
+
+use rustix::io;
+
+use crate::socket::tls::Awaits;
+
 #[cfg(target_os = "linux")]
 mod epoll;
 #[cfg(not(target_os = "linux"))]
@@ -9,6 +15,20 @@ mod kqueue;
 pub use epoll::{Events, Flags, Poller};
 #[cfg(not(target_os = "linux"))]
 pub use kqueue::{Events, Flags, Poller};
+
+impl Poller {
+    /// Changes the event of the socket `number` that the poller waits for, from `watched` to `awaits`.
+    #[inline]
+    pub fn watch(&self, io: BorrowedFd<'_>, number: usize, watched: Awaits, awaits: Awaits) -> io::Result<()> {
+        match (watched, awaits) {
+            (Awaits::Nothing, Awaits::Writable) => self.add_writable(io, number),
+            (Awaits::Nothing, Awaits::Readable) => self.add(io, number),
+            (Awaits::Writable, Awaits::Readable) => self.watch_readable(io, number),
+            (Awaits::Readable, Awaits::Writable) => self.watch_writable(io, number),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The most events of one wait in any loop.
 pub const EVENTS_MAX: usize = 256;

@@ -397,14 +397,9 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
     fn watch(&mut self, at: usize, awaits: Awaits) -> bool {
         let slot = &mut self.slots[at];
         let (Some(io), poller) = (&slot.io, &self.engine.poller) else { return false };
-        let watched = match (std::mem::replace(&mut slot.watched, awaits), awaits) {
-            (Awaits::Nothing, Awaits::Writable) => poller.add_writable(io.as_fd(), at),
-            (Awaits::Nothing, Awaits::Readable) => poller.add(io.as_fd(), at),
-            (Awaits::Writable, Awaits::Readable) => poller.watch_readable(io.as_fd(), at),
-            (Awaits::Readable, Awaits::Writable) => poller.watch_writable(io.as_fd(), at),
-            _ => Ok(()),
-        };
-        watched.map_err(|error| self.fail(at, error.into())).is_ok()
+        let watched = std::mem::replace(&mut slot.watched, awaits);
+        let changed = poller.watch(io.as_fd(), at, watched, awaits);
+        changed.map_err(|error| self.fail(at, error.into())).is_ok()
     }
 
     /// Continues the TLS handshake. Returns whether it is complete.
