@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use harness::exec::event::RunEnd;
 use harness::host::Host;
 use harness::model::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
 use harness::plan::Plan;
@@ -190,6 +191,15 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
     let report = GateReport::of(&run).context("the run is no gate")?;
+    // Only a gate without an error prints a result, so a pipeline can tell an error from an undecided gate.
+    if ended == RunEnd::Complete {
+        if let Some(path) = &args.junit {
+            files::write(path, export::junit::of(&report).as_bytes())?;
+        }
+        if let Some(path) = &args.history {
+            append(path, &GateEntry::new(&report, args.label.as_deref()))?;
+        }
+    }
     args.execution.format.print(&report, text::gate::render)?;
     if !args.execution.format.json {
         if args.execution.explain {
@@ -201,12 +211,6 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(code) = execution::code("gate", folder.display(), &run, ended) {
         return Ok(code);
-    }
-    if let Some(path) = &args.junit {
-        files::write(path, export::junit::of(&report).as_bytes())?;
-    }
-    if let Some(path) = &args.history {
-        append(path, &GateEntry::new(&report, args.label.as_deref()))?;
     }
     let is_valid = run.records.iter().all(|record| record.verdict.kind == VerdictKind::Valid);
     Ok(match report.outcome {

@@ -148,7 +148,7 @@ fn shifts_are_those_of_apache_otava() {
     assert!(found > 5, "the series have changes: {theirs}");
 }
 
-/// Returns the only shell script of a file of YAML, which follows `key`.
+/// Returns the only shell script of a YAML file, which follows `key` and has no blank line.
 fn script(file: &str, key: &str) -> String {
     let text = fs::read_to_string(format!("{ROOT}/deploy/gate/{file}")).unwrap();
     let (_, rest) = text.split_once(&format!("{key} |\n")).unwrap();
@@ -157,7 +157,7 @@ fn script(file: &str, key: &str) -> String {
     lines.map(|line| format!("{}\n", &line[indent..])).collect()
 }
 
-/// Returns the end of a script of a CI job in `folder` that compares a server with `new`.
+/// Runs the script of a CI job that compares a server with `new`, in `folder`.
 fn run_script(script: &str, folder: &Path, new: &str) -> Output {
     let path = Path::new(env!("CARGO_BIN_EXE_muxbench")).parent().unwrap().display().to_string();
     Command::new("bash")
@@ -188,6 +188,8 @@ fn failed_gate_is_no_warning_in_gitlab() {
     let folder = tempfile::tempdir().unwrap();
     let output = run_script(&script("gitlab.yml", "-"), folder.path(), "epol");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty() && err.contains("epol"), "{err}");
 }
 
 pub fn cases(cases: &mut Cases) {
