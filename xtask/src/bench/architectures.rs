@@ -23,8 +23,9 @@ const WORKLOADS: [Workload; 6] = [
         false,
     ),
     (
-        "closed loop, 100 connections, 16 requests at once, 128 B → 128 B",
-        "--schedule closed --connections 100 --pipeline 16 --request 128B --response 128B",
+        // The client is the limit of smaller responses.
+        "closed loop, 100 connections, 16 requests at once, 128 B → 1 KiB",
+        "--schedule closed --connections 100 --pipeline 16 --request 128B --response 1KiB",
         false,
     ),
     ("closed loop, 10 connections, 128 B → 256 KiB", "--schedule closed --connections 10 --response 256KiB", false),

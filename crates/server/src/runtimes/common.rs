@@ -134,7 +134,7 @@ impl<'a> ConnectionLimiter<'a> {
         Self::of_listener(context.listener, shared, shared.refusals)
     }
 
-    /// Admits the connections of `listener`. Only this value writes to the counters `refusals`.
+    /// Admits the connections of `listener`. The caller's thread must be the only other one that writes to the counters `refusals`.
     fn of_listener(
         listener: &'a OwnedFd,
         shared: &'static TaskContext,
