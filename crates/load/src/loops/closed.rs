@@ -7,10 +7,12 @@
 //! An HTTP response may announce the end of its connection. The client then opens another, as wrk does. The next request is due
 //! after the think time, but not before the connection is established.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
@@ -56,7 +58,7 @@ pub fn run<P: ClientProtocol>(
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
-    let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + TIMER_BYTES;
+    let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + size_of::<Awaits>() + TIMER_BYTES;
     let facts = trial.facts(connect_ns, usage);
     let result = facts.account(&recordings, driver::cpus(config), memory_bytes as f64);
     Ok(Outcome::new(result, links))
@@ -163,11 +165,13 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     #[cold]
     fn reconnect(&mut self, at: usize, now: u64) {
         self.engine.poller.remove(self.links[at].io.as_fd());
-        self.engine.recorder.reconnected();
         let exchange = &mut self.exchanges[at];
         exchange.reset();
-        (exchange.step, exchange.sent, exchange.due) = (Step::Opening, now, self.engine.next_due(now));
-        self.dial(at);
+        (exchange.sent, exchange.due) = (now, self.engine.next_due(now));
+        if exchange.due < self.engine.recorder.times().window.end {
+            exchange.step = Step::Opening;
+            self.dial(at);
+        }
     }
 
     #[cold]
@@ -195,11 +199,16 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Continues to establish a connection. Its next request is due after that.
     #[cold]
     fn establish(&mut self, at: usize) {
-        match self.links[at].io.continue_handshake() {
+        let io = &self.links[at].io;
+        let connected = sockopt::socket_error(io).and_then(|connected| connected);
+        match connected.map_err(io::Error::from).and_then(|()| io.continue_handshake()) {
             Ok(Awaits::Nothing) => {
+                self.engine.recorder.reconnected();
                 let exchange = &mut self.exchanges[at];
                 exchange.step = Step::Idle;
-                self.engine.wake_at(at, exchange.due.max(self.engine.clock.now()));
+                let now = self.engine.clock.now();
+                let due = exchange.due.max(self.engine.slices.after(now, 0));
+                self.engine.wake_at(at, due);
                 self.watch(at, Awaits::Readable);
             }
             Ok(awaits) => self.watch(at, awaits),
