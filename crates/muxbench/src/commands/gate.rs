@@ -168,6 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     let limits = limits(&args.limit)?;
+    [&args.junit, &args.history].into_iter().flatten().try_for_each(|file| files::check_path(file))?;
     if let Some(path) = &args.history {
         read_history(path)?;
     }
@@ -191,7 +192,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
     let report = GateReport::of(&run).context("the run is no gate")?;
-    // Only a gate without an error prints a result, so a pipeline can tell an error from an undecided gate.
+    // A gate that an error ends prints no result, so a pipeline can tell an error from an undecided gate.
     if ended == RunEnd::Complete {
         if let Some(path) = &args.junit {
             files::write(path, export::junit::of(&report).as_bytes())?;
@@ -332,6 +333,7 @@ mod tests {
             ("epoll mt --arch poll", "--arch: a gate compares OLD with NEW"),
             ("epoll mt --exec it=x", "exec:it is neither OLD nor NEW"),
             ("epoll mt --history Cargo.toml", "line 1 is no result of a gate"),
+            ("epoll mt --junit absent/x", "cannot write absent/x: its folder does not exist"),
             ("epoll mt --placebo", "give the same build twice"),
             ("epoll mt http://h/", "put it in place of OLD or NEW, as in muxbench gate OLD http://h/"),
             ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
