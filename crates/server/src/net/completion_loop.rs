@@ -303,7 +303,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
-        // A client that reads lets the kernel take all of a send.
+        // After a partial send the client may not be reading.
         let mut behind = true;
         match result {
             Ok(count) => {

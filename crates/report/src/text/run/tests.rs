@@ -111,3 +111,17 @@ fn kernel_timestamps_fit_the_width() {
         insta::assert_snapshot!(format!("kernel_{width}"), lines.take(8).collect::<Vec<_>>().join("\n"));
     }
 }
+
+#[test]
+fn reconnects_are_named_with_their_servers() {
+    let mut run = testkit::run();
+    let mut with = |reconnects: u64| {
+        for load in run.records.iter_mut().filter(|it| it.trial.repeat == 0).filter_map(|it| it.load.as_mut()) {
+            load.http = Some(load::report::HttpReport { reconnects, ..Default::default() });
+        }
+        render(&run, 160.into())
+    };
+    assert!(!with(0).contains("Reconnects"));
+    let text = with(7);
+    assert!(text.contains("Reconnects after the server closed a connection: ") && text.contains("epoll 7"), "{text}");
+}

@@ -8,13 +8,15 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use wire::fixed::Fixed;
+
 use super::features::*;
 use super::*;
 use crate::completion::Datagrams;
 use crate::metrics::workers::Workers;
 use crate::net::ACCEPTS;
 use crate::net::completion_loop::run_service;
-use crate::net::testkit::{Echo, check_flood_leaves_others_served};
+use crate::net::testkit::{Echo, Fixture, check_flood_leaves_others_served, wait_until};
 use crate::skipped::skipped;
 
 /// Runs one check for some variants; reports a skipped test for each that the host cannot run.
@@ -313,6 +315,28 @@ fn datagram_without_room_is_not_sent() {
         assert!(error == RecvTimeoutError::Disconnected, "a send to a full socket fails at once");
         thread.join().unwrap();
     });
+}
+
+#[test]
+fn only_a_partial_send_cancels_a_receive() {
+    fn check<M: Completion>() {
+        let fixture = Fixture::new();
+        let server = fixture.start("sped", None, |context| run_service::<M>(context, &Fixed::new(1, 1 << 10)));
+        let cancels = || fixture.workers.totals().operations.get("cancel").copied().unwrap_or_default();
+        let mut client = fixture.connect();
+        for _ in 0..3 {
+            // The responses take several sends.
+            client.write_all(&[0; 16]).unwrap();
+            client.read_exact(&mut [0; 16 << 10]).unwrap();
+        }
+        assert_eq!(cancels(), 0);
+        // The client reads nothing, and the responses exceed the buffers of its connection.
+        client.write_all(&[0; 64 << 10]).unwrap();
+        wait_until("the receive is cancelled", || cancels() > 0);
+        drop(client);
+        server.stop().unwrap();
+    }
+    for_variants!(check: Multishot Bundles);
 }
 
 #[test]
