@@ -59,7 +59,7 @@ fn run_protocol<P: ClientProtocol>(
     let mut handshakes = Handshakes::default();
     handshakes.extend(links.iter().filter_map(|link| link.io.take_handshake()));
     listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
-    let connected = Connected { clock, links, connect_ns, kernel };
+    let connected = Connected { clock, links, sources, connect_ns, kernel };
     if let Some(stream) = config.service.stream() {
         return stream::run(config, stream, connected, listener);
     }

@@ -4,6 +4,7 @@ mod busy;
 mod hiccups;
 mod placement;
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -144,6 +145,8 @@ impl<F: FnMut(Event)> Listener for F {
 pub struct Connected {
     pub clock: Clock,
     pub links: Vec<Link>,
+    /// The source addresses of the connections, to use in turn; empty if the system chooses.
+    pub sources: Vec<IpAddr>,
     pub connect_ns: u64,
     pub kernel: Option<KernelFacts>,
 }

@@ -21,7 +21,6 @@ use crate::driver::{self, Connected, Listener, Outcome, Turns};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
-use crate::io::source_ports;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
@@ -39,8 +38,7 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, mut links, connect_ns, .. } = connected;
-    let sources = source_ports::sources(config).map_err(LoadError::Config)?;
+    let Connected { clock, mut links, sources, connect_ns, .. } = connected;
     let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
     let mut rest = links.as_mut_slice();
@@ -264,7 +262,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.links[at].fail(class);
         self.alive -= 1;
         self.lose(at);
-        (self.exchanges[at].step, self.exchanges[at].left) = (Step::Idle, 0);
+        self.exchanges[at].reset();
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
         self.engine.poller.remove(self.links[at].io.as_fd());
     }

@@ -97,10 +97,11 @@ impl<P: ClientProtocol> Exchange<P> {
         }
     }
 
-    /// Prepares the exchange for a new connection.
+    /// Prepares the exchange for a new connection, or for none.
     #[inline]
     pub fn reset(&mut self) {
         self.reader = P::Reader::default();
+        self.left = 0;
         self.step = Step::Idle;
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use wire::{Service, ServiceSpec};
 
 use super::ServerContext;
+use super::connection::Connect;
 use crate::metrics::workers::Workers;
 use crate::registry;
 use crate::service::limits::Limits;
@@ -109,6 +110,26 @@ pub(crate) fn check_flood_leaves_others_served(
     first.read_exact(&mut [0]).unwrap();
     drop(flood);
     server.stop().unwrap();
+}
+
+/// Runs the server of a runtime.
+#[allow(dead_code, reason = "a build may have no runtime")]
+type Run = fn(&ServerContext<'_>, Box<dyn Connect>) -> io::Result<()>;
+
+/// Checks a runtime with [`check_panic_ends_one_connection`].
+#[allow(dead_code, reason = "a build may have no runtime")]
+pub(crate) fn check_panicking_task(model: &str, threads: u32, run: Run) {
+    let fixture = Fixture::new();
+    let server = fixture.start(model, Some(threads), move |context| run(context, Box::new(panicking_service())));
+    check_panic_ends_one_connection(fixture, server);
+}
+
+/// Checks one thread of a runtime with [`check_flood_leaves_others_served`].
+#[allow(dead_code, reason = "a build may have no runtime")]
+pub(crate) fn check_flood(model: &str, accepts_max: u64, run: Run) {
+    check_flood_leaves_others_served(model, None, accepts_max, move |context, record| {
+        run(context, Box::new(Echo(record)))
+    });
 }
 
 /// The parts of a server. They are leaked, so that a server may outlive a failed test.

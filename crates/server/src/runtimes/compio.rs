@@ -68,21 +68,15 @@ async fn serve(open: Open, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
 mod tests {
     use super::*;
     use crate::net::ACCEPTS;
-    use crate::net::testkit::{
-        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
-    };
+    use crate::net::testkit::{check_flood, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
-        let fixture = Fixture::new();
-        let server = fixture.start("compio", Some(2), |context| run(context, Box::new(panicking_service())));
-        check_panic_ends_one_connection(fixture, server);
+        check_panicking_task("compio", 2, run);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, record| {
-            run(context, Box::new(Echo(record)))
-        });
+        check_flood("compio", ACCEPTS as u64, run);
     }
 }

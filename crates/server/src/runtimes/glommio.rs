@@ -107,15 +107,11 @@ mod tests {
     use super::*;
     use crate::Architecture;
     use crate::net::ACCEPTS;
-    use crate::net::testkit::{
-        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
-    };
+    use crate::net::testkit::{Echo, Fixture, check_flood, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
-        let fixture = Fixture::new();
-        let server = fixture.start("glommio", Some(2), |context| run(context, Box::new(panicking_service())));
-        check_panic_ends_one_connection(fixture, server);
+        check_panicking_task("glommio", 2, run);
     }
 
     #[test]
@@ -141,8 +137,6 @@ mod tests {
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("glommio", None, ACCEPTS as u64, |context, record| {
-            run(context, Box::new(Echo(record)))
-        });
+        check_flood("glommio", ACCEPTS as u64, run);
     }
 }

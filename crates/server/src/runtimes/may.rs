@@ -143,12 +143,10 @@ fn serve(open: Open, mut stream: impl Stream, served: &Descriptors) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::testkit::{Fixture, check_panic_ends_one_connection, panicking_service};
+    use crate::net::testkit::check_panicking_task;
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
-        let fixture = Fixture::new();
-        let server = fixture.start("may", Some(1), |context| run(context, Box::new(panicking_service())));
-        check_panic_ends_one_connection(fixture, server);
+        check_panicking_task("may", 1, run);
     }
 }

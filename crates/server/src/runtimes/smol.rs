@@ -59,21 +59,15 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
 mod tests {
     use super::*;
     use crate::net::ACCEPTS;
-    use crate::net::testkit::{
-        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
-    };
+    use crate::net::testkit::{check_flood, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
-        let fixture = Fixture::new();
-        let server = fixture.start("smol", Some(2), |context| run(context, Box::new(panicking_service())));
-        check_panic_ends_one_connection(fixture, server);
+        check_panicking_task("smol", 2, run);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("smol", None, ACCEPTS as u64, |context, record| {
-            run(context, Box::new(Echo(record)))
-        });
+        check_flood("smol", ACCEPTS as u64, run);
     }
 }

@@ -59,20 +59,16 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::testkit::{
-        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
-    };
+    use crate::net::testkit::{check_flood, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
-        let fixture = Fixture::new();
-        let server = fixture.start("tokio", Some(2), |context| run(context, Box::new(panicking_service())));
-        check_panic_ends_one_connection(fixture, server);
+        check_panicking_task("tokio", 2, run);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
         // tokio interrupts a task after 128 operations.
-        check_flood_leaves_others_served("tokio", None, 128, |context, record| run(context, Box::new(Echo(record))));
+        check_flood("tokio", 128, run);
     }
 }

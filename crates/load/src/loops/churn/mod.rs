@@ -18,7 +18,6 @@ use crate::config::{LoadConfig, Roles, Schedule};
 use crate::driver::{self, Connected, Listener, Outcome, busiest};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
-use crate::io::source_ports;
 use crate::protocol::ClientProtocol;
 use crate::record::handshakes::Handshakes;
 use crate::record::progress::Progress;
@@ -35,9 +34,8 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, connect_ns, links, .. } = connected;
+    let Connected { clock, connect_ns, links, sources, .. } = connected;
     drop(links);
-    let sources = source_ports::sources(config).map_err(LoadError::Config)?;
     let is_open = config.schedule != Schedule::Closed;
     let pacing = is_open.then(|| driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() }).1);
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();

@@ -62,7 +62,7 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, links, connect_ns, kernel } = connected;
+    let Connected { clock, links, connect_ns, kernel, .. } = connected;
     let (roles, pacing) = driver::resolve(config);
     let mut clients = divide(config)?;
     let times = plan(config, &clock, &mut clients, listener)?;
