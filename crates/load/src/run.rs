@@ -10,7 +10,7 @@ use crate::io::{connect, platform, prepare, source_ports, stamps};
 use crate::loops::{churn, closed, datagram, open, stream};
 use crate::protocol::{ClientProtocol, with_protocol};
 use crate::record::handshakes::Handshakes;
-use crate::record::request::Link;
+use crate::socket::Socket;
 use crate::time::clock::Clock;
 
 /// Runs a load that starts when its preparations are complete.
@@ -55,11 +55,10 @@ fn run_protocol<P: ClientProtocol>(
     // The kernel numbers timestamps from here on, so earlier requests have none.
     let is_stamped = config.timestamps == Timestamps::Kernel;
     let kernel = is_stamped.then(|| stamps::enable(config, &sockets)).transpose()?;
-    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     let mut handshakes = Handshakes::default();
-    handshakes.extend(links.iter().filter_map(|link| link.io.take_handshake()));
+    handshakes.extend(sockets.iter().filter_map(Socket::take_handshake));
     listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
-    let connected = Connected { clock, links, sources, connect_ns, kernel };
+    let connected = Connected { clock, sockets, sources, connect_ns, kernel };
     if let Some(stream) = config.service.stream() {
         return stream::run(config, stream, connected, listener);
     }

@@ -54,6 +54,6 @@ pub(super) fn in_words(check: &Check) -> String {
     format!("{}{colon} {value}{unit}{p_value} {side} the limit of {limit}{unit}{remedy}", check.name)
 }
 
-/// The reason of errors of the class `closed`, and remedies.
+/// The reason of errors of the class `closed`, and remedies. Without a pipeline the client reconnects.
 const CLOSED: &str = " (the server closes connections after some responses; raise its limit, such as nginx's keepalive_requests, \
-                      or try --requests-per-connection 100 without --pipeline)";
+                      or try without --pipeline)";

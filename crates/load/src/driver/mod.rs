@@ -18,10 +18,10 @@ use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
-use crate::record::request::Link;
 use crate::record::summary::{Trial, Usage};
 use crate::report::samples::KernelFacts;
 use crate::report::{LoadReport, Sample};
+use crate::socket::Socket;
 use crate::time::clock::{self, Clock, Wall};
 use hiccups::Hiccups;
 
@@ -110,9 +110,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Keeps the connections of `links` open.
-    pub fn new((report, samples): (LoadReport, Vec<Sample>), links: Vec<Link>) -> Self {
-        Self { report, samples, connections: links.into_iter().map(|link| link.io.into()).collect() }
+    /// Keeps the connections open.
+    pub fn new((report, samples): (LoadReport, Vec<Sample>), sockets: impl IntoIterator<Item = Socket>) -> Self {
+        Self { report, samples, connections: sockets.into_iter().map(OwnedFd::from).collect() }
     }
 }
 
@@ -144,7 +144,7 @@ impl<F: FnMut(Event)> Listener for F {
 /// A client with verified connections, after its preparations.
 pub struct Connected {
     pub clock: Clock,
-    pub links: Vec<Link>,
+    pub sockets: Vec<Socket>,
     /// The source addresses of the connections, to use in turn; empty if the system chooses.
     pub sources: Vec<IpAddr>,
     pub connect_ns: u64,

@@ -185,7 +185,7 @@ impl<'a> Dialer<'a> {
         Socket::new(socket, self.tls.as_ref()).map_err(|_| Errno::PROTO)
     }
 
-    /// Starts a connection of the closed loop, in place of one that has ended. As with those of [`connect`], a reset ends it.
+    /// Starts a connection in place of one that has ended. As with those of [`connect`], a reset ends it.
     pub fn begin_again(&self, number: &mut u64) -> Result<Socket, Errno> {
         let socket = self.begin(number)?;
         if let Target::Ip(_) = self.target {

@@ -1,6 +1,7 @@
 //! A stand-in for systems without kernel timestamps: a [`Stamper`] cannot exist, because enabling timestamps always fails.
 
 use std::convert::Infallible;
+use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,7 +11,8 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::poller::Flags;
 use crate::protocol::ClientProtocol;
-use crate::record::request::{Shared, Stamp};
+use crate::record::request::{Head, Shared, Stamp};
+use crate::report::Hardware;
 use crate::report::samples::KernelFacts;
 
 pub(crate) fn enable(_config: &LoadConfig, _sockets: &[impl AsFd]) -> Result<KernelFacts, LoadError> {
@@ -22,11 +24,15 @@ pub(crate) fn enable(_config: &LoadConfig, _sockets: &[impl AsFd]) -> Result<Ker
 pub(crate) struct Stamper<'a, P: ClientProtocol>(Infallible, PhantomData<(&'a Stamp, &'a P)>);
 
 impl<'a, P: ClientProtocol> Stamper<'a, P> {
-    pub fn new(_: &LoadConfig, _: &'a [Stamp], _: Shared<'a, P>) -> Self {
+    pub fn new(_: &LoadConfig, _: Hardware, _: &'a [Stamp], _: Shared<'a, P>) -> Self {
         unreachable!("kernel timestamps are not enabled")
     }
 
-    pub fn is_all(&mut self, _: Flags, _: usize) -> bool {
+    pub fn is_all(&mut self, _: Flags, _: usize, _: BorrowedFd<'_>) -> bool {
+        match self.0 {}
+    }
+
+    pub fn restart(&mut self, _: usize, _: BorrowedFd<'_>, _: Head) -> io::Result<()> {
         match self.0 {}
     }
 

@@ -49,12 +49,12 @@ pub(crate) fn enable(config: &LoadConfig, sockets: &[impl AsFd]) -> Result<Kerne
     let interface = target.and_then(interface::towards).map_err(unknown)?;
     let hardware = interface::hardware(&interface);
     for socket in sockets {
-        switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
+        switch_on(socket.as_fd(), hardware).map_err(failed)?;
     }
     Ok(KernelFacts { interface, hardware, wall_clock_stepped: false })
 }
 
-fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
+fn switch_on(io: BorrowedFd<'_>, hardware: Hardware) -> io::Result<()> {
     let software = libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
         | libc::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -65,7 +65,7 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
         | libc::SOF_TIMESTAMPING_RX_HARDWARE
         | libc::SOF_TIMESTAMPING_RAW_HARDWARE
         | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
-    let flags: u32 = if hardware { software | both } else { software };
+    let flags: u32 = if hardware == Hardware::On { software | both } else { software };
     Ok(platform::set_option(io, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)?)
 }
 
@@ -73,6 +73,7 @@ pub(crate) struct Stamper<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     /// One entry per record.
     stamps: &'a [Stamp],
+    hardware: Hardware,
     /// Whether numbers count datagrams instead of bytes.
     datagrams: bool,
     /// A buffer to encode a request in, because its length is needed.
@@ -94,9 +95,10 @@ struct Cursor {
 }
 
 impl<'a, P: ClientProtocol> Stamper<'a, P> {
-    pub(crate) fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
+    pub(crate) fn new(config: &LoadConfig, hardware: Hardware, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
         Self {
             stamps,
+            hardware,
             datagrams: config.transport() == Transport::Udp,
             scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
             connections: vec![Connection::default(); shared.links.len()],
@@ -122,15 +124,21 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
 
     /// Reads the send timestamps of a connection that epoll reported. Returns whether they were the only reason for the report.
     #[inline]
-    pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
-        flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
+    pub fn is_all(&mut self, flags: Flags, connection: usize, io: BorrowedFd<'_>) -> bool {
+        flags.contains(Flags::ERR) && self.take(connection, io) && !flags.contains(Flags::IN)
+    }
+
+    /// Enables timestamps on the new socket of a connection that has answered some requests.
+    pub fn restart(&mut self, connection: usize, io: BorrowedFd<'_>, answered: Head) -> io::Result<()> {
+        self.connections[connection] = [Cursor { head: answered, number: 0 }; KINDS];
+        switch_on(io, self.hardware)
     }
 
     #[inline]
-    fn take(&mut self, connection: usize) -> bool {
+    fn take(&mut self, connection: usize, io: BorrowedFd<'_>) -> bool {
         let mut any = false;
         loop {
-            let count = self.take_batch(connection);
+            let count = self.take_batch(connection, io);
             any |= count > 0;
             if count < BATCH {
                 return any;
@@ -139,8 +147,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
     }
 
     #[inline]
-    fn take_batch(&mut self, connection: usize) -> usize {
-        let io = self.shared.links[connection].io.as_fd();
+    fn take_batch(&mut self, connection: usize, io: BorrowedFd<'_>) -> usize {
         // SAFETY: zeros are a valid header without buffers.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { MaybeUninit::zeroed().assume_init() };
         for (message, control) in messages.iter_mut().zip(&mut self.control) {
@@ -228,8 +235,8 @@ pub fn on_loopback(timeout: Duration) -> io::Result<Stamped> {
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     sender.connect(receiver.local_addr()?)?;
-    switch_on(sender.as_fd(), false)?;
-    switch_on(receiver.as_fd(), false)?;
+    switch_on(sender.as_fd(), Hardware::None)?;
+    switch_on(receiver.as_fd(), Hardware::None)?;
     let started = Instant::now();
     let mut stamped = Stamped::default();
     let mut control = [0; CONTROL_BYTES / 8];
@@ -314,8 +321,6 @@ impl Message {
 
 #[cfg(all(test, target_endian = "little", target_pointer_width = "64"))]
 mod tests {
-    use std::os::fd::OwnedFd;
-
     use proptest::prelude::*;
 
     use wire::ServiceSpec;
@@ -375,7 +380,7 @@ mod tests {
             which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
         ) {
             let records: Vec<Record> = (0..40).map(|at| Record::new(at, 0)).collect();
-            let links = [Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))];
+            let links = [Link::default()];
             let mut tail = Tail::default();
             (0..40).for_each(|at| tail.push(&links[0], &records, at));
             let stamps: Vec<Stamp> = (0..40).map(|_| Stamp::default()).collect();
@@ -386,7 +391,7 @@ mod tests {
             let shared =
                 Shared { clock, protocol, first: 0, records: &records, retries: &[], numbers: &[], links: &links, transfers, progress: &progress };
             let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
-            let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
+            let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), Hardware::None, &stamps, shared);
             stamper.connections = vec![[cursor; KINDS]];
             let mut expected = [0u64; 40];
             let mut latest = None;

@@ -7,12 +7,10 @@
 //! An HTTP response may announce the end of its connection. The client then opens another, as wrk does. The next request is due
 //! after the think time, but not before the connection is established.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::Errno;
-use rustix::net::sockopt;
 
 use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
@@ -24,9 +22,9 @@ use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
-use crate::record::request::Link;
 use crate::record::summary::Trial;
 use crate::report::Class;
+use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -38,14 +36,14 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, mut links, sources, connect_ns, .. } = connected;
+    let Connected { clock, mut sockets, sources, connect_ns, .. } = connected;
     let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
-    let mut rest = links.as_mut_slice();
+    let mut rest = sockets.as_mut_slice();
     let worker = |(number, progress)| {
         let count = partition_indices(config.connections, config.clients, number).len();
-        let links = rest.split_off_mut(..count).expect("each connection belongs to one client");
-        Worker::new((clock, protocol, config), number, (links, dialer.as_ref()), progress)
+        let sockets = rest.split_off_mut(..count).expect("each connection belongs to one client");
+        Worker::new((clock, protocol, config), number, (sockets, dialer.as_ref()), progress)
     };
     let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
 
@@ -56,15 +54,17 @@ pub fn run<P: ClientProtocol>(
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
-    let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + size_of::<Awaits>() + TIMER_BYTES;
+    let memory_bytes = size_of::<(Socket, Option<Class>, Exchange<P>, Awaits)>() + TIMER_BYTES;
     let facts = trial.facts(connect_ns, usage);
     let result = facts.account(&recordings, driver::cpus(config), memory_bytes as f64);
-    Ok(Outcome::new(result, links))
+    Ok(Outcome::new(result, sockets))
 }
 
 struct Worker<'a, P: ClientProtocol> {
     engine: Engine<'a, P>,
-    links: &'a mut [Link],
+    sockets: &'a mut [Socket],
+    /// The failure of each connection; `None` while it works.
+    failures: Vec<Option<Class>>,
     /// Opens connections again; `None` if the end of a connection is an error.
     dialer: Option<&'a Dialer<'a>>,
     dialed: u64,
@@ -79,25 +79,26 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
-        (links, dialer): (&'a mut [Link], Option<&'a Dialer<'a>>),
+        (sockets, dialer): (&'a mut [Socket], Option<&'a Dialer<'a>>),
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let samples = schedule::count_max(config);
-        let engine = Engine::new((clock, protocol, config), number, links.len(), samples, progress)?;
-        for (at, link) in links.iter().enumerate() {
-            engine.poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
+        let engine = Engine::new((clock, protocol, config), number, sockets.len(), samples, progress)?;
+        for (at, socket) in sockets.iter().enumerate() {
+            engine.poller.add(socket.as_fd(), at).map_err(LoadError::waiting)?;
         }
-        let exchanges = links.iter().map(|_| Exchange::default()).collect();
-        let (alive, watched) = (links.len(), vec![Awaits::Readable; links.len()]);
+        let alive = sockets.len();
+        let exchanges = sockets.iter().map(|_| Exchange::default()).collect();
+        let (failures, watched) = (vec![None; alive], vec![Awaits::Readable; alive]);
         let (dialed, turns) = (number.into(), Turns::new(0..0));
-        Ok(Self { engine, links, dialer, dialed, watched, exchanges, alive, turns })
+        Ok(Self { engine, sockets, failures, dialer, dialed, watched, exchanges, alive, turns })
     }
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
         // A turn is the time between two sends or responses.
         self.turns = slices.watch_gaps(Turns::new(times.window.clone()), &self.engine.clock);
         self.engine.slices = slices;
-        for at in 0..self.links.len() {
+        for at in 0..self.sockets.len() {
             let due = self.engine.first_due(times.start);
             self.engine.wake_at(at, due);
         }
@@ -137,7 +138,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
             Step::Opening => self.dial(at),
-            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.links[at].io) {
+            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.sockets[at]) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
                 Err(error) => self.end(at, error.into()),
@@ -148,11 +149,10 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[inline]
     fn send(&mut self, at: usize, due: u64) {
-        let link = &self.links[at];
-        if due >= self.engine.recorder.times().window.end || link.is_dead() {
+        if due >= self.engine.recorder.times().window.end || self.failures[at].is_some() {
             return;
         }
-        match self.engine.send(&mut self.exchanges[at], &link.io, due, false) {
+        match self.engine.send(&mut self.exchanges[at], &self.sockets[at], due, false) {
             Ok(Sent::Partly) => self.retry_later(at),
             Ok(Sent::Whole | Sent::NotConnected) => self.turns.begin(self.exchanges[at].sent, false),
             Err(error) => self.end(at, error.into()),
@@ -162,7 +162,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Opens a connection again that the server ended after a response at `now`.
     #[cold]
     fn reconnect(&mut self, at: usize, now: u64) {
-        self.engine.poller.remove(self.links[at].io.as_fd());
+        self.engine.poller.remove(self.sockets[at].as_fd());
         let exchange = &mut self.exchanges[at];
         exchange.reset();
         (exchange.sent, exchange.due) = (now, self.engine.next_due(now));
@@ -177,7 +177,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         let Some(dialer) = self.dialer else { return };
         match dialer.begin_again(&mut self.dialed) {
             Ok(io) => {
-                self.links[at].io = io;
+                self.sockets[at] = io;
                 self.watched[at] = Awaits::Nothing;
                 self.watch(at, Awaits::Writable);
             }
@@ -189,7 +189,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     fn watch(&mut self, at: usize, awaits: Awaits) {
         let watched = std::mem::replace(&mut self.watched[at], awaits);
-        if let Err(error) = self.engine.poller.watch(self.links[at].io.as_fd(), at, watched, awaits) {
+        if let Err(error) = self.engine.poller.watch(self.sockets[at].as_fd(), at, watched, awaits) {
             self.end(at, error.into());
         }
     }
@@ -197,9 +197,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Continues to establish a connection. Its next request is due after that.
     #[cold]
     fn establish(&mut self, at: usize) {
-        let io = &self.links[at].io;
-        let connected = sockopt::socket_error(io).and_then(|connected| connected);
-        match connected.map_err(io::Error::from).and_then(|()| io.continue_handshake()) {
+        match self.sockets[at].establish() {
             Ok(Awaits::Nothing) => {
                 self.engine.recorder.reconnected();
                 let exchange = &mut self.exchanges[at];
@@ -224,7 +222,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         if self.exchanges[at].step == Step::Opening {
             return self.establish(at);
         }
-        let io = &self.links[at].io;
+        let io = &self.sockets[at];
         let (now, mut received) = self.engine.receive(&mut self.exchanges[at], io);
         let (is_last, has_more) = loop {
             let (is_last, has_more) = match received {
@@ -259,17 +257,17 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
-        self.links[at].fail(class);
+        self.failures[at].get_or_insert(class);
         self.alive -= 1;
         self.lose(at);
         self.exchanges[at].reset();
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
-        self.engine.poller.remove(self.links[at].io.as_fd());
+        self.engine.poller.remove(self.sockets[at].as_fd());
     }
 
     #[cold]
     fn fail_overdue(&mut self, now: u64) {
-        for at in 0..self.links.len() {
+        for at in 0..self.sockets.len() {
             let exchange = &self.exchanges[at];
             if exchange.is_outstanding() && self.engine.is_overdue(exchange.sent, now) {
                 self.end(at, Class::Timeout);
@@ -278,7 +276,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     }
 
     fn lose(&mut self, at: usize) {
-        let failure = self.links[at].failure();
+        let failure = self.failures[at];
         if self.exchanges[at].left > 0 {
             let (class, exchange) = (failure.unwrap_or(Class::Timeout), &self.exchanges[at]);
             (0..exchange.left).for_each(|_| self.engine.recorder.lose(exchange.transaction(at, 0), class));
@@ -288,10 +286,10 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     }
 
     fn end_all(&mut self) {
-        for at in 0..self.links.len() {
+        for at in 0..self.sockets.len() {
             let exchange = &self.exchanges[at];
             self.engine.recorder.leave(exchange.left.into());
-            if !self.links[at].is_dead() {
+            if self.failures[at].is_none() {
                 self.lose(at);
             }
         }

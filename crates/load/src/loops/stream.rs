@@ -20,9 +20,9 @@ use crate::error::LoadError;
 use crate::io::poller::{EVENTS_MAX, Events, Poller};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Recording, Times, Transaction};
-use crate::record::request::Link;
 use crate::record::summary::Trial;
 use crate::report::{Class, LoadReport, PARTS, StreamReport};
+use crate::socket::Socket;
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
@@ -47,11 +47,11 @@ pub fn run(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, links, connect_ns, .. } = connected;
+    let Connected { clock, sockets, connect_ns, .. } = connected;
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
     let worker = |(number, progress)| {
-        let links = &links[partition_indices(config.connections, config.clients, number)];
-        Worker::new(clock, stream, config, links, progress)
+        let sockets = &sockets[partition_indices(config.connections, config.clients, number)];
+        Worker::new(clock, stream, config, sockets, progress)
     };
     let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_>>, _>>()?;
 
@@ -65,7 +65,7 @@ pub fn run(
     let facts = trial.facts(connect_ns, usage);
     let memory_bytes = size_of::<Connection>() as f64;
     let result = facts.account(&recordings, driver::cpus(config), memory_bytes);
-    Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))
+    Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), sockets))
 }
 
 /// Adds the bytes to a report. The rate counts bursts, with fractions for incomplete ones.
@@ -135,7 +135,7 @@ enum State {
 struct Worker<'a> {
     clock: Clock,
     stream: Stream,
-    links: &'a [Link],
+    sockets: &'a [Socket],
     connections: Vec<Connection>,
     poller: Poller,
     /// The bytes of one write, and memory for one read.
@@ -156,12 +156,12 @@ impl<'a> Worker<'a> {
         clock: Clock,
         stream: Stream,
         config: &LoadConfig,
-        links: &'a [Link],
+        sockets: &'a [Socket],
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let poller = Poller::new().map_err(LoadError::waiting)?;
-        for (at, link) in links.iter().enumerate() {
-            poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
+        for (at, socket) in sockets.iter().enumerate() {
+            poller.add(socket.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let bursts = schedule::count_max(config).min((BURSTS_MAX / u64::from(config.all_clients())).max(1));
         let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_of_all());
@@ -170,19 +170,19 @@ impl<'a> Worker<'a> {
         Ok(Self {
             clock,
             stream,
-            links,
-            connections: vec![connection; links.len()],
+            sockets,
+            connections: vec![connection; sockets.len()],
             poller,
             fill: vec![FILL; piece_bytes],
             inbox: Vec::with_capacity(piece_bytes),
-            alive: links.len(),
+            alive: sockets.len(),
             linger_ticks: clock.ticks(linger_ns.min(config.phases.cool_down_ns / 4) as f64),
             part: (0, 0, clock.ticks(config.phases.measure_ns as f64 / PARTS as f64).max(1)),
             second: (0, 0, clock.ticks(1e9)),
             moved: Moved {
                 by_part: [0; PARTS],
                 by_second: vec![0; config.phases.measure_ns.div_ceil(1_000_000_000) as usize],
-                by_connection: vec![0; links.len()],
+                by_connection: vec![0; sockets.len()],
                 sent: 0,
                 received: 0,
                 ended: 0,
@@ -199,7 +199,7 @@ impl<'a> Worker<'a> {
         }
         let ends = times.window.end + self.linger_ticks;
         let mut is_ending = false;
-        for at in 0..self.links.len() {
+        for at in 0..self.sockets.len() {
             // If ten thousand sockets accept half a megabyte each, the window may begin during this loop.
             self.recorder.tick(self.clock.now(), 0);
             self.begin(at);
@@ -210,7 +210,7 @@ impl<'a> Worker<'a> {
             self.recorder.tick(now, 0);
             if now >= ends && !is_ending {
                 is_ending = true;
-                (0..self.links.len()).for_each(|at| self.shut_down(at));
+                (0..self.sockets.len()).for_each(|at| self.shut_down(at));
             }
             if self.alive == 0 || now >= times.drained || stop.load(Relaxed) {
                 break;
@@ -225,7 +225,7 @@ impl<'a> Worker<'a> {
             }
         }
         // Connections that the server has not closed by now count as timeouts.
-        for at in 0..self.links.len() {
+        for at in 0..self.sockets.len() {
             if self.connections[at].state != State::Over {
                 self.end(at, Class::Timeout);
             }
@@ -252,7 +252,7 @@ impl<'a> Worker<'a> {
         for _ in 0..self.turn_pieces() {
             let left_bytes = self.connections[at].left_bytes;
             let length = left_bytes.min(self.fill.len() as u64) as usize;
-            match rustix::io::write(&self.links[at].io, &self.fill[..length]) {
+            match rustix::io::write(&self.sockets[at], &self.fill[..length]) {
                 Ok(count) => {
                     self.moved.sent += count as u64;
                     if self.stream.direction == Direction::In {
@@ -284,7 +284,7 @@ impl<'a> Worker<'a> {
             return;
         }
         connection.awaits_room = room;
-        let io = self.links[at].io.as_fd();
+        let io = self.sockets[at].as_fd();
         let done = if room { self.poller.watch_writable(io, at) } else { self.poller.watch_readable(io, at) };
         if let Err(error) = done {
             self.end(at, error.into());
@@ -296,7 +296,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, at: usize) {
         for _ in 0..self.turn_pieces() {
             self.inbox.clear();
-            match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
+            match rustix::io::read(&self.sockets[at], spare_capacity(&mut self.inbox)) {
                 Ok(0) if self.connections[at].state == State::Ending => {
                     self.moved.ended += 1;
                     return self.leave(at);
@@ -367,7 +367,7 @@ impl<'a> Worker<'a> {
         }
         self.connections[at].state = State::Ending;
         self.watch_writable(at, false);
-        if let Err(error) = rustix::net::shutdown(&self.links[at].io, Shutdown::Write) {
+        if let Err(error) = rustix::net::shutdown(&self.sockets[at], Shutdown::Write) {
             self.end(at, error.into());
         }
     }
@@ -377,7 +377,6 @@ impl<'a> Worker<'a> {
         if self.connections[at].state == State::Over {
             return;
         }
-        self.links[at].fail(class);
         let Connection { began, .. } = self.connections[at];
         self.recorder
             .lose(Transaction { due: began, sent: began, connection: at as u32, ..Transaction::default() }, class);
@@ -388,7 +387,7 @@ impl<'a> Worker<'a> {
         self.alive -= 1;
         self.connections[at].state = State::Over;
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
-        self.poller.remove(self.links[at].io.as_fd());
+        self.poller.remove(self.sockets[at].as_fd());
     }
 }
 

@@ -7,7 +7,6 @@ use crate::config::LoadConfig;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::report::Class;
-use crate::socket::Socket;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -118,56 +117,79 @@ pub struct Stamp {
     pub hardware_arrived: AtomicU64,
 }
 
-#[derive(Debug)]
+/// The state of a connection.
+#[derive(Debug, Default)]
 pub struct Link {
-    pub io: Socket,
     /// The index of the connection's first request plus one.
     first: AtomicU32,
-    /// 0 while the connection works, then the number of its [`Class`] of failure, or [`BROKEN`].
-    failure: AtomicU8,
+    /// [`WORKING`], [`REOPENING`], [`BROKEN`], or the number of its [`Class`] of failure.
+    state: AtomicU8,
 }
 
+const WORKING: u8 = 0;
+/// The server has announced the end of the connection, and the receive role opens another in its place.
+const REOPENING: u8 = u8::MAX - 1;
 /// A write to the link failed; the receive role may find the reason.
 const BROKEN: u8 = u8::MAX;
 
 impl Link {
-    pub fn new(io: impl Into<Socket>) -> Self {
-        Self { io: io.into(), first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
+    #[inline]
+    pub fn is_working(&self) -> bool {
+        self.state.load(Relaxed) == WORKING
+    }
+
+    #[inline]
+    pub fn is_reopening(&self) -> bool {
+        self.state.load(Relaxed) == REOPENING
     }
 
     #[inline]
     pub fn is_dead(&self) -> bool {
-        self.failure.load(Relaxed) != 0
+        !matches!(self.state.load(Relaxed), WORKING | REOPENING)
+    }
+
+    /// Marks the connection as one to open again. Returns whether that is possible, as it has not failed.
+    pub fn begin_reopening(&self) -> bool {
+        self.change(|state| matches!(state, WORKING | BROKEN), REOPENING)
+    }
+
+    /// Marks the connection as open again. Returns whether that is possible, as it has not failed meanwhile.
+    pub fn end_reopening(&self) -> bool {
+        self.change(|state| state == REOPENING, WORKING)
     }
 
     /// Marks the connection as failed. The first reason stays.
     pub fn fail(&self, class: Class) {
-        if self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed) == Err(BROKEN) {
-            let _ = self.failure.compare_exchange(BROKEN, class as u8, Relaxed, Relaxed);
-        }
+        self.change(|state| matches!(state, WORKING | REOPENING | BROKEN), class as u8);
     }
 
     /// Marks the connection as failed after a write. The receive role may find the actual reason in unread bytes.
     #[cold]
     pub fn fail_to_send(&self, error: Errno) {
-        match error {
-            Errno::CONNRESET | Errno::PIPE => {
-                let _ = self.failure.compare_exchange(0, BROKEN, Relaxed, Relaxed);
-            }
-            error => self.fail(error.into()),
-        }
+        let state = match error {
+            Errno::CONNRESET | Errno::PIPE => BROKEN,
+            error => Class::from(error) as u8,
+        };
+        // A connection that the receive role opens again is another one.
+        self.change(|state| state == WORKING, state);
     }
 
     /// Whether a write failed and no reason is known yet. The system may report the reset only to the write.
     pub fn is_broken(&self) -> bool {
-        self.failure.load(Relaxed) == BROKEN
+        self.state.load(Relaxed) == BROKEN
     }
 
     pub fn failure(&self) -> Option<Class> {
-        match self.failure.load(Relaxed) {
+        match self.state.load(Relaxed) {
             BROKEN => Some(Class::Reset),
+            REOPENING => None,
             failure => Class::ALL.get(usize::from(failure).checked_sub(1)?).copied(),
         }
+    }
+
+    /// Changes the state if `may` allows it. Returns whether it did.
+    fn change(&self, may: impl Fn(u8) -> bool, state: u8) -> bool {
+        self.state.fetch_update(Relaxed, Relaxed, |old| may(old).then_some(state)).is_ok()
     }
 }
 
@@ -217,8 +239,6 @@ impl Head {
 
 #[cfg(all(test, loom))]
 mod models {
-    use std::os::fd::OwnedFd;
-
     use loom::sync::Arc;
     use loom::thread;
 
@@ -228,8 +248,7 @@ mod models {
     #[test]
     fn found_request_has_its_send_time() {
         loom::model(|| {
-            let link = Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
-            let shared = Arc::new((link, [0, 1].map(|at| Record::new(at, 0))));
+            let shared = Arc::new((Link::default(), [0, 1].map(|at| Record::new(at, 0))));
             let sender = {
                 let shared = shared.clone();
                 thread::spawn(move || {
@@ -257,17 +276,11 @@ mod models {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::os::fd::OwnedFd;
-
     use super::*;
-
-    fn links(count: usize) -> Vec<Link> {
-        (0..count).map(|_| Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))).collect()
-    }
 
     #[test]
     fn first_failure_stays() {
-        let link = &links(1)[0];
+        let link = Link::default();
         assert_eq!((link.is_dead(), link.failure()), (false, None));
         link.fail(Class::Short);
         link.fail(Class::Reset);
@@ -278,7 +291,7 @@ mod tests {
 
     #[test]
     fn receive_role_explains_a_failed_write() {
-        let links = links(3);
+        let links: [Link; 3] = Default::default();
         for link in &links[..2] {
             link.fail_to_send(Errno::CONNRESET);
             assert_eq!((link.is_dead(), link.is_broken(), link.failure()), (true, true, Some(Class::Reset)));
@@ -291,9 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn connection_that_is_open_again_has_not_failed() {
+        let links: [Link; 3] = Default::default();
+        let state = |link: &Link| (link.is_working(), link.is_reopening(), link.is_dead(), link.failure());
+        // A failed write after the announcement is no failure either.
+        links[1].fail_to_send(Errno::PIPE);
+        for link in &links[..2] {
+            assert!(!link.end_reopening() && link.begin_reopening());
+            link.fail_to_send(Errno::HOSTUNREACH);
+            assert_eq!(state(link), (false, true, false, None));
+            assert!(!link.begin_reopening() && link.end_reopening());
+            assert_eq!(state(link), (true, false, false, None));
+        }
+        assert!(links[2].begin_reopening());
+        links[2].fail(Class::Refused);
+        assert!(!links[2].end_reopening() && !links[2].begin_reopening());
+        assert_eq!(state(&links[2]), (false, false, true, Some(Class::Refused)));
+    }
+
+    #[test]
     fn requests_are_taken_in_the_order_sent() {
         let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
-        let links = links(2);
+        let links: [Link; 2] = Default::default();
         let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);
         assert_eq!(heads[0].peek(&links[0], &records), None);
         for index in 0..4 {

@@ -14,8 +14,8 @@ pub struct HttpReport {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
     #[serde(deserialize_with = "by_status")]
     pub statuses: BTreeMap<u16, u64>,
-    /// The number of times that the client opened a connection again, because a response had announced its end. Only in closed
-    /// loops without `requests_per_connection`.
+    /// The number of times that the client opened a connection again, because a response had announced its end. Only without
+    /// `requests_per_connection`.
     #[serde(default)]
     pub reconnects: u64,
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial

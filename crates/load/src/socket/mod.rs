@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use tls::{Awaits, Handshake, Session, Tls};
 
@@ -66,6 +67,12 @@ impl Socket {
     /// Whether the end of the connection may truncate a response, because TLS has not announced it.
     pub fn is_cut_off(&self) -> bool {
         self.session().is_some_and(|session| !session.has_ended())
+    }
+
+    /// Continues to establish a connection that [`crate::io::connect::Dialer`] began, without blocking.
+    pub fn establish(&self) -> io::Result<Awaits> {
+        sockopt::socket_error(&self.fd)??;
+        self.continue_handshake()
     }
 
     /// Continues the TLS handshake without blocking.

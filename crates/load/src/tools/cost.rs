@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use wire::ServiceSpec;
@@ -17,6 +18,7 @@ use crate::loops::open::send::Sender;
 use crate::protocol::Fixed;
 use crate::record::progress::Progress;
 use crate::record::request::{Link, Record, Shared, Stamp};
+use crate::socket::Socket;
 use crate::time::clock::Clock;
 
 /// The number of connections, used in turn.
@@ -44,7 +46,8 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
         peers.push(listener.accept().map_err(failed)?.0);
     }
     let kernel = (timestamps == Timestamps::Kernel).then(|| stamps::enable(&config, &sockets)).transpose()?;
-    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
+    let sockets: Vec<Arc<Socket>> = sockets.into_iter().map(|fd| Arc::new(Socket::from(fd))).collect();
+    let links: Vec<Link> = sockets.iter().map(|_| Link::default()).collect();
     let records: Vec<Record> = (0..(WARM_UP + requests) as u32).map(|at| Record::new(1, at % CONNECTIONS)).collect();
     let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
     let progress = Progress::default();
@@ -52,9 +55,9 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let (records, links, progress) = (&records[..], &links[..], &progress);
     let shared =
         Shared { clock, protocol, first: 0, records, retries: &[], numbers: &[], links, transfers: &[], progress };
-    let stamper = kernel.map(|_| Stamper::new(&config, &stamps, shared));
-    let mut sender = Sender::new(shared, &config);
-    let mut receiver = Receiver::new(shared, stamper)?;
+    let stamper = kernel.map(|it| Stamper::new(&config, it.hardware, &stamps, shared));
+    let mut sender = Sender::new(shared, &config, &sockets, None);
+    let mut receiver = Receiver::new(shared, sockets, stamper, None)?;
 
     let mut events = Events::with_capacity(EVENTS_MAX);
     let mut receive = |receiver: &mut Receiver<'_, Fixed>| {

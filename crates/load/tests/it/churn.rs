@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -13,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Schedule, Think};
 use muxbench_load::{LoadConfig, LoadError, Outcome, Sample};
-use rustix::net::{AddressFamily, SocketType};
 use wire::ServiceSpec;
 
-use crate::server::{self, REQUEST, RESPONSE, answer_all, answer_one};
+use crate::server::{self, REQUEST, RESPONSE, answer_all, answer_one, http, reserve_port};
 
 /// A server's observations.
 #[derive(Default)]
@@ -80,23 +78,6 @@ fn await_request(stream: &TcpStream, patience: Duration) -> Option<()> {
     }
     stream.set_read_timeout(None).unwrap();
     Some(())
-}
-
-/// Answers HTTP requests. Response `last` of a connection announces its end.
-fn http(last: u32) -> impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync {
-    move |stream, number| {
-        if number == last {
-            return None;
-        }
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).ok()?;
-            head.push(byte[0]);
-        }
-        let close = if number + 1 == last { "Connection: close\r\n" } else { "" };
-        stream.write_all(format!("HTTP/1.1 200 OK\r\n{close}Content-Length: 2\r\n\r\nok").as_bytes()).ok()
-    }
 }
 
 fn closed(target: SocketAddr, requests: u32) -> LoadConfig {
@@ -278,65 +259,6 @@ fn client_reconnects_after_the_server_closes() {
         let by_requests = seen.by_requests.lock().unwrap().clone();
         assert!(by_requests.keys().all(|&had| had <= 3) && by_requests.contains_key(&3), "{by_requests:?}");
     }
-    // Without short-lived connections, the announced end is an error in an open loop. A closed loop reconnects.
-    let staying = |config| LoadConfig { requests_per_connection: None, ..for_long(over_http(config)) };
-    let (target, _) = server(http(3));
-    let errors = run(&staying(open(target, 1))).report.errors;
-    assert!(errors.closed > 0 && errors.closed == errors.total(), "{errors:?}");
-    let (target, seen) = server(http(3));
-    let Outcome { report, connections, .. } = run(&staying(closed(target, 1)));
-    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
-    drop(connections);
-    seen.all_ended();
-    let by_requests = seen.by_requests.lock().unwrap().clone();
-    // The server may not have accepted the last connections.
-    let reconnects = report.http.unwrap().reconnects;
-    let connections = u64::from(by_requests.values().sum::<u32>());
-    assert!((reconnects..=5 + reconnects).contains(&connections), "{reconnects}, {by_requests:?}");
-    assert!(by_requests[&3] > 5 && by_requests.keys().all(|&had| had <= 3), "{by_requests:?}");
-    // With a pipeline, the end of a connection loses requests.
-    let errors = run(&LoadConfig { pipeline: 2, ..staying(closed(target, 1)) }).report.errors;
-    assert!(errors.closed > 0 && errors.closed == errors.total(), "{errors:?}");
-    let (target, _) = server(http(1));
-    let staying = LoadConfig { requests_per_connection: None, ..over_http(closed(target, 1)) };
-    let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();
-    assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
-    assert!(error.to_string().contains("--requests-per-connection"), "{error}");
-}
-
-/// Reserves the port of a server that has stopped, by a bound socket.
-fn reserve_port(target: SocketAddr) -> OwnedFd {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
-    rustix::net::bind(&socket, &target).unwrap();
-    socket
-}
-
-#[test]
-fn refused_reconnect_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = listener.local_addr().unwrap();
-    let serving = thread::spawn(move || {
-        // The client opens all connections before it waits for a response.
-        let streams: Vec<TcpStream> = (0..5).map(|_| listener.accept().unwrap().0).collect();
-        drop(listener);
-        let _reserved = reserve_port(target);
-        let serve = http(3);
-        thread::scope(|scope| {
-            for mut stream in streams {
-                let serve = &serve;
-                scope.spawn(move || (0..).all(|number| serve(&mut stream, number).is_some()));
-            }
-        });
-    });
-    let mut config = LoadConfig { requests_per_connection: None, ..for_long(over_http(closed(target, 1))) };
-    config.phases.ramp_ns = 0;
-    let report = run(&config).report;
-    serving.join().unwrap();
-    assert_eq!((report.errors.refused, report.errors.total()), (5, 5), "{:?}", report.errors);
-    let http = report.http.unwrap();
-    // One more response of each connection verified it.
-    assert_eq!((report.sent, report.completed, http.statuses[&200], http.reconnects), (10, 10, 10, 0));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod client;
 mod closed;
 mod datagrams;
 mod idle;
+mod reconnects;
 mod replay;
 mod retries;
 mod server;

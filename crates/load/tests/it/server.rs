@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
+use rustix::net::{AddressFamily, SocketType};
 use wire::ServiceSpec;
 
 pub const REQUEST: usize = 16;
@@ -41,4 +43,29 @@ pub fn answer_one(stream: &mut (impl Read + Write)) -> Option<()> {
 /// Answers requests until the connection ends.
 pub fn answer_all(mut stream: impl Read + Write) {
     while answer_one(&mut stream).is_some() {}
+}
+
+/// Answers HTTP requests. Response `last` of a connection announces its end.
+pub fn http<S: Read + Write>(last: u32) -> impl Fn(&mut S, u32) -> Option<()> + Send + Sync {
+    move |stream, number| {
+        if number == last {
+            return None;
+        }
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).ok()?;
+            head.push(byte[0]);
+        }
+        let close = if number + 1 == last { "Connection: close\r\n" } else { "" };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{close}Content-Length: 2\r\n\r\nok").as_bytes()).ok()
+    }
+}
+
+/// Reserves the port of a server that has stopped, by a bound socket.
+pub fn reserve_port(target: SocketAddr) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    rustix::net::bind(&socket, &target).unwrap();
+    socket
 }

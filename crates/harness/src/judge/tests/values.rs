@@ -239,5 +239,5 @@ fn reason_of_closed_connections_has_remedies() {
     let report = LoadReport { errors: Errors { closed: 1, ..Errors::default() }, ..healthy() };
     let reason = judge(&report, None).reason;
     assert!(reason.starts_with("errors of class closed: 1 "), "{reason}");
-    assert!(reason.contains("--requests-per-connection"), "{reason}");
+    assert!(reason.contains("keepalive_requests") && reason.contains("without --pipeline"), "{reason}");
 }

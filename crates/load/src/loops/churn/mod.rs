@@ -34,8 +34,8 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, connect_ns, links, sources, .. } = connected;
-    drop(links);
+    let Connected { clock, connect_ns, sockets, sources, .. } = connected;
+    drop(sockets);
     let is_open = config.schedule != Schedule::Closed;
     let pacing = is_open.then(|| driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() }).1);
     let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
@@ -54,7 +54,7 @@ pub fn run<P: ClientProtocol>(
     let (clients, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
     let facts = trial.facts(connect_ns, usage);
     let result = report(&facts, clients, sources.len().max(1), bytes_per_connection::<P>() as f64);
-    Ok(Outcome::new(result, Vec::new()))
+    Ok(Outcome::new(result, []))
 }
 
 fn report(

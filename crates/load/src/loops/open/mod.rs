@@ -1,17 +1,20 @@
 //! The open loop: requests are sent as planned, whatever the server does.
 
 pub mod receive;
+mod reopen;
 mod retry;
 mod roles;
 pub mod send;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::config::partition::partition_indices;
 use crate::config::{LoadConfig, Roles, Timestamps, Trace};
 use crate::driver::{self, ClientThread, Connected, Event, Listener, Outcome, StopCondition, busiest};
 use crate::error::LoadError;
+use crate::io::connect::Dialer;
 use crate::io::stamps::Stamper;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
@@ -21,11 +24,13 @@ use crate::record::statuses::Statuses;
 use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::samples::KernelFacts;
 use crate::report::{HttpReport, Measured};
+use crate::socket::Socket;
 use crate::sync::atomic::AtomicU32;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule::{self, replay::Replay};
 use crate::time::slices::OwnSlices;
 use receive::Receiver;
+use reopen::{Handover, Reopening};
 use retry::Attempts;
 use send::Sender;
 
@@ -46,6 +51,7 @@ pub struct Client {
     /// The client's connections, as a range of all connections.
     pub links: Range<usize>,
     pub progress: Progress,
+    handover: Handover,
     /// Ends the client's threads if set.
     stop: AtomicBool,
 }
@@ -62,11 +68,15 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, links, connect_ns, kernel, .. } = connected;
+    let Connected { clock, sockets, sources, connect_ns, kernel } = connected;
     let (roles, pacing) = driver::resolve(config);
     let mut clients = divide(config)?;
     let times = plan(config, &clock, &mut clients, listener)?;
     let slices = OwnSlices::new(config, &clock, times.start);
+
+    let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
+    let links: Vec<Link> = sockets.iter().map(|_| Link::default()).collect();
+    let mut sockets = sockets.into_iter().map(Arc::new);
 
     // Only kernel timestamps need the wall clock.
     let mut wall = kernel.is_some().then(Wall::default);
@@ -74,13 +84,15 @@ pub fn run<P: ClientProtocol>(
     let mut threads: Vec<ClientThread<'_, _>> = Vec::new();
     for (number, client) in clients.iter().enumerate() {
         let links = &links[client.links.clone()];
+        let sockets: Vec<Arc<Socket>> = sockets.by_ref().take(links.len()).collect();
         let (records, progress) = (&client.records, &client.progress);
         let first = driver::first_of(config.client(number as u32));
         let (retries, numbers, transfers) = (&client.retries[..], &client.numbers[..], &client.transfers[..]);
         let shared = Shared { clock, protocol, first, records, retries, numbers, links, transfers, progress };
-        let stamper = kernel.as_ref().map(|_| Stamper::new(config, &client.stamps, shared));
-        let mut sender = Sender::new(shared, config);
-        let mut receiver = Receiver::new(shared, stamper)?;
+        let stamper = kernel.as_ref().map(|it| Stamper::new(config, it.hardware, &client.stamps, shared));
+        let reopening = dialer.as_ref().map(|it| Reopening::new(it, number as u32, &client.handover));
+        let mut sender = Sender::new(shared, config, &sockets, dialer.as_ref().map(|_| &client.handover));
+        let mut receiver = Receiver::new(shared, sockets, stamper, reopening)?;
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
         let mut add = |role: &str, thread: usize, run| {
             let (name, cpu) = (format!("{role} {number}"), driver::cpu_of(config, thread));
@@ -90,7 +102,7 @@ pub fn run<P: ClientProtocol>(
             let (own, slices) = (slices.clone(), slices.clone());
             let receive = move || {
                 let busy_share = roles::receive_loop(&clock, &until, own, &mut receiver);
-                (Some((receiver.take_responses(), busy_share)), Vec::new())
+                (Some((receiver.finish(), busy_share)), Vec::new())
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
             let send = move || (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps());
@@ -99,7 +111,7 @@ pub fn run<P: ClientProtocol>(
             let slices = slices.clone();
             let both = move || {
                 let turns = roles::one_loop(&clock, pacing, &until, slices, &mut sender, &mut receiver);
-                (Some((receiver.take_responses(), turns.busy_share())), turns.gaps())
+                (Some((receiver.finish(), turns.busy_share())), turns.gaps())
             };
             add("client", number, Box::new(both));
         }
@@ -111,7 +123,8 @@ pub fn run<P: ClientProtocol>(
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
 
     let (received, gaps): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-    let received: Vec<_> = received.into_iter().flatten().collect();
+    let (received, busy_shares): (Vec<_>, Vec<_>) = received.into_iter().flatten().unzip();
+    let (responses, sockets): (Vec<_>, Vec<_>) = received.into_iter().unzip();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
     let attempts = settle(config, &clock, &links, &mut clients);
@@ -119,24 +132,24 @@ pub fn run<P: ClientProtocol>(
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
-    let all = || received.iter().map(|(responses, _)| responses);
-    report.errors = all().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
+    report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
     report.http = config.http.as_ref().map(|_| HttpReport {
-        statuses: Statuses::sum(all().map(|responses| &responses.statuses)),
-        reconnects: 0,
+        statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),
+        reconnects: responses.iter().map(|it| it.reconnects).sum(),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
     });
     if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {
         (goodput.timeouts, goodput.retries) = (attempts.timeouts, attempts.retries);
     }
-    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
+    report.receiver_busy_share = busiest(busy_shares);
     report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
-    Ok(Outcome::new((report, samples), links))
+    // The roles have ended, so each socket has one owner.
+    Ok(Outcome::new((report, samples), sockets.into_iter().flatten().filter_map(Arc::into_inner)))
 }
 
 /// User memory per connection in bytes: the state of both roles, and the shared state.
 fn bytes_per_connection<P: ClientProtocol>() -> f64 {
-    (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<P>()) as f64
+    (size_of::<Link>() + size_of::<Socket>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<P>()) as f64
 }
 
 /// Gives each request of the clients the first response in time; `None` if requests have no time limit.
@@ -170,6 +183,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
             transfers: Vec::new(),
             links,
             progress: Progress::default(),
+            handover: Handover::default(),
             stop: AtomicBool::new(false),
         })
     };

@@ -1,6 +1,7 @@
 //! The receive role: reads responses and records their completion. It neither allocates nor locks.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -9,10 +10,13 @@ use rustix::io::Errno;
 use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
+use crate::loops::open::reopen::{Reopened, Reopening};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, REJECTED, Shared};
 use crate::record::statuses::Statuses;
 use crate::report::{Class, Errors};
+use crate::socket::Socket;
+use crate::socket::tls::Awaits;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const READ_BYTES: usize = 64 << 10;
@@ -25,6 +29,8 @@ pub struct Receiver<'a, P: ClientProtocol> {
     alive: usize,
     responses: Responses,
     stamper: Option<Stamper<'a, P>>,
+    /// `None` if the end of a connection is an error.
+    reopening: Option<Reopening<'a>>,
 }
 
 /// Counts of complete responses.
@@ -33,9 +39,14 @@ pub struct Responses {
     /// Responses that are wrong.
     pub errors: Errors,
     pub statuses: Statuses,
+    /// Connections that were opened again.
+    pub reconnects: u64,
 }
 
 struct Connection<P: ClientProtocol> {
+    io: Arc<Socket>,
+    /// The event of the poller with which opening the connection again continues; `None` while it is open.
+    opening: Option<Awaits>,
     head: Head,
     reader: P::Reader,
     /// The arrival of the first part of an incomplete response, in ticks; 0 without one.
@@ -65,25 +76,35 @@ fn wrong(errors: &mut Errors, class: Class, now: u64) -> u64 {
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
-    pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
+    pub fn new(
+        shared: Shared<'a, P>,
+        sockets: Vec<Arc<Socket>>,
+        stamper: Option<Stamper<'a, P>>,
+        reopening: Option<Reopening<'a>>,
+    ) -> Result<Self, LoadError> {
         let poller = Poller::new().map_err(LoadError::waiting)?;
-        for (at, link) in shared.links.iter().enumerate() {
-            poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
+        for (at, io) in sockets.iter().enumerate() {
+            poller.add(io.as_fd(), at).map_err(LoadError::waiting)?;
         }
-        let connection = |_| Connection { head: Head::default(), reader: P::Reader::default(), first: 0 };
+        let connection = |io| {
+            let (head, reader) = (Head::default(), P::Reader::default());
+            Connection { io, opening: None, head, reader, first: 0 }
+        };
         Ok(Self {
-            connections: (0..shared.links.len()).map(connection).collect(),
+            alive: sockets.len(),
+            connections: sockets.into_iter().map(connection).collect(),
             poller,
             inbox: Vec::with_capacity(READ_BYTES),
-            alive: shared.links.len(),
             responses: Responses::default(),
             stamper,
+            reopening,
             shared,
         })
     }
 
-    pub fn take_responses(&mut self) -> Responses {
-        std::mem::take(&mut self.responses)
+    /// Returns the counts, and the sockets of all connections.
+    pub fn finish(self) -> (Responses, Vec<Arc<Socket>>) {
+        (self.responses, self.connections.into_iter().map(|it| it.io).collect())
     }
 
     pub fn alive(&self) -> usize {
@@ -104,21 +125,25 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
     #[inline]
     pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();
-        let link = &self.shared.links[index];
+        let connection = &self.connections[index];
+        if connection.opening.is_some() {
+            return self.establish(index);
+        }
+        let io = &*connection.io;
         let read = match &mut self.stamper {
-            None => rustix::io::read(&link.io, spare_capacity(&mut self.inbox)),
+            None => rustix::io::read(io, spare_capacity(&mut self.inbox)),
             Some(stamper) => {
-                if stamper.is_all(flags, index) {
+                if stamper.is_all(flags, index, io.as_fd()) {
                     return;
                 }
-                stamper.read(link.io.as_fd(), &mut self.inbox)
+                stamper.read(io.as_fd(), &mut self.inbox)
             }
         };
         match read {
             // t3: right after the read that may complete a response.
             Ok(count) if count > 0 => {
                 let now = self.shared.clock.now();
-                match link.io.decrypt(&mut self.inbox) {
+                match io.decrypt(&mut self.inbox) {
                     Ok(goes_on) => {
                         if self.received(index, now) && !goes_on {
                             self.ended(index);
@@ -183,8 +208,10 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             stamper.arrived(record);
         }
         progress.add_completed(completed);
-        if let Some(class) = failure {
-            self.end(index, class);
+        match failure {
+            Some(Class::Closed) => self.reopen(index),
+            Some(class) => self.end(index, class),
+            None => {}
         }
         failure.is_none()
     }
@@ -194,7 +221,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let Shared { clock, protocol, records, links, transfers, progress, .. } = self.shared;
         let connection = &mut self.connections[index];
         let owed = connection.head.peek(&links[index], records);
-        let answered = owed.filter(|_| !links[index].io.is_cut_off());
+        let answered = owed.filter(|_| !connection.io.is_cut_off());
         let reply = answered.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
         let (Some(record), Some(Reply::Last(bad))) = (owed, reply) else {
             let is_short = owed.is_some() && !links[index].is_broken();
@@ -207,7 +234,57 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
-        self.end(index, Class::Closed);
+        self.reopen(index);
+    }
+
+    /// Opens a connection again whose end the server has announced.
+    #[cold]
+    fn reopen(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let reopening = self.reopening.as_mut().filter(|_| self.shared.links[index].begin_reopening());
+        let Some(reopening) = reopening else { return self.end(index, Class::Closed) };
+        self.poller.remove(connection.io.as_fd());
+        match reopening.begin() {
+            Ok(io) => {
+                (connection.io, connection.opening) = (io, Some(Awaits::Nothing));
+                (connection.reader, connection.first) = (P::Reader::default(), 0);
+                self.watch(index, Awaits::Writable);
+            }
+            Err(error) => self.end(index, error.into()),
+        }
+    }
+
+    /// Continues to open a connection. Once it is open, the send role takes it over.
+    #[cold]
+    fn establish(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let io = &connection.io;
+        let mut opened = io.establish();
+        if let (Ok(Awaits::Nothing), Some(stamper)) = (&opened, &mut self.stamper) {
+            opened = stamper.restart(index, io.as_fd(), connection.head).map(|()| Awaits::Nothing);
+        }
+        match opened {
+            Ok(Awaits::Nothing) => {
+                self.responses.reconnects += 1;
+                self.watch(index, Awaits::Readable);
+                let Connection { io, opening, head, .. } = &mut self.connections[index];
+                *opening = None;
+                let reopened = Reopened { connection: index, socket: io.clone(), answered: *head };
+                if let Some(reopening) = &self.reopening {
+                    reopening.handover.add(reopened);
+                }
+            }
+            Ok(awaits) => self.watch(index, awaits),
+            Err(error) => self.end(index, Class::of(&error)),
+        }
+    }
+
+    fn watch(&mut self, index: usize, awaits: Awaits) {
+        let Connection { io, opening, .. } = &mut self.connections[index];
+        let watched = opening.replace(awaits).unwrap_or(Awaits::Readable);
+        if let Err(error) = self.poller.watch(io.as_fd(), index, watched, awaits) {
+            self.end(index, error.into());
+        }
     }
 
     #[cold]
@@ -222,6 +299,6 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         progress.add_lost(lost);
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
-        self.poller.remove(link.io.as_fd());
+        self.poller.remove(self.connections[index].io.as_fd());
     }
 }

@@ -138,8 +138,8 @@ pub fn send_loop<P: ClientProtocol>(
         pause(&mut turns, sender, now);
     }
     until.progress.set_done();
-    // Continue to write partly sent requests while responses are outstanding.
-    while sender.has_unsent() && until.progress.is_outstanding() {
+    // Continue to write partly sent requests, and those of closed connections, while responses are outstanding.
+    while (sender.has_unsent() || sender.may_reopen()) && until.progress.is_outstanding() {
         let now = clock.now();
         if until.is_over(now) {
             break;

@@ -2,15 +2,18 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
 use crate::driver::RETRY_NS;
+use crate::loops::open::reopen::{Handover, Reopened};
 use crate::loops::open::retry::Retries;
 use crate::protocol::ClientProtocol;
-use crate::record::request::{Shared, Tail};
+use crate::record::request::{Link, Shared, Tail};
+use crate::socket::Socket;
 
 pub struct Sender<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
@@ -27,6 +30,8 @@ pub struct Sender<'a, P: ClientProtocol> {
     planned: usize,
     /// `None` if requests are sent only once.
     retries: Option<Retries>,
+    /// `None` if the end of a connection is an error.
+    handover: Option<&'a Handover>,
 }
 
 /// The byte limit of a request's first write on a stream: about what a socket's buffer accepts at once.
@@ -34,10 +39,10 @@ const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// The byte limit of later writes on a stream, which must not delay a due request for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
-#[derive(Clone, Default)]
 struct Connection {
+    io: Arc<Socket>,
     tail: Tail,
-    /// The oldest request that a full socket has not accepted completely. Later requests in the chain wait behind it.
+    /// The oldest request that the socket has not accepted completely. Later requests in the chain wait behind it.
     blocked: Option<NonZeroU32>,
     /// The bytes of the request `blocked` that the socket has accepted.
     written: u32,
@@ -46,10 +51,19 @@ struct Connection {
 pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>() + size_of::<u32>();
 
 impl<'a, P: ClientProtocol> Sender<'a, P> {
-    pub fn new(shared: Shared<'a, P>, config: &LoadConfig) -> Self {
+    pub fn new(
+        shared: Shared<'a, P>,
+        config: &LoadConfig,
+        sockets: &[Arc<Socket>],
+        handover: Option<&'a Handover>,
+    ) -> Self {
+        let connection = |io: &Arc<Socket>| {
+            let (io, tail) = (io.clone(), Tail::default());
+            Connection { io, tail, blocked: None, written: 0 }
+        };
         Self {
             scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
-            connections: vec![Connection::default(); shared.links.len()],
+            connections: sockets.iter().map(connection).collect(),
             blocked: VecDeque::with_capacity(shared.links.len()),
             bytes_max: match config.transport() {
                 Transport::Tcp | Transport::Unix => (FIRST_WRITE_BYTES_MAX, LATER_WRITE_BYTES_MAX),
@@ -61,6 +75,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             next: 0,
             planned: shared.planned(),
             retries: Retries::of(config, &shared.clock, shared.records.len()),
+            handover,
             shared,
         }
     }
@@ -78,6 +93,11 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
 
     pub fn has_unsent(&self) -> bool {
         !self.blocked.is_empty()
+    }
+
+    /// Whether requests that were sent already may have to be sent again on another connection.
+    pub fn may_reopen(&self) -> bool {
+        self.handover.is_some()
     }
 
     /// The time of the next attempt to write to a full socket, or of the next retry, in ticks; `None` if nothing waits.
@@ -112,21 +132,29 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn send_on(&mut self, at: u32, index: usize) -> bool {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;
         let (record, link) = (&records[index], &links[at as usize]);
-        if link.is_dead() {
-            return false;
+        let mut waits = false;
+        if !link.is_working() {
+            self.take_over();
+            waits = self.may_work_again(link);
+            if !waits && link.is_dead() {
+                return false;
+            }
         }
         let connection = &mut self.connections[at as usize];
         connection.tail.push(link, records, index);
-        if connection.blocked.is_some() {
-            // The request waits behind earlier bytes.
+        if connection.blocked.is_some() || waits {
+            // The request waits behind earlier bytes, or for the connection.
             record.sent.store(clock.now(), Relaxed);
+            if connection.blocked.is_none() {
+                self.block(at, index, 0);
+            }
         } else {
             let request = protocol.encode(self.shared.request(index), &mut self.scratch);
             let offered = &request[..request.len().min(self.bytes_max.0)];
-            link.io.encrypt(offered);
+            connection.io.encrypt(offered);
             // t2: only the write is between this reading and the kernel.
             record.sent.store(clock.now(), Relaxed);
-            match link.io.write(offered) {
+            match connection.io.write(offered) {
                 Ok(count) if count == request.len() => {}
                 Ok(count) => self.block(at, index, count),
                 Err(Errno::AGAIN | Errno::INTR) => self.block(at, index, 0),
@@ -182,7 +210,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         let count = links.len();
         let previous = self.connection_of(index);
         let others = (1..=count).map(|step| (previous + step) % count);
-        let Some(working) = others.into_iter().find(|&at| !links[at].is_dead()) else { return };
+        let Some(working) = others.into_iter().find(|&at| links[at].is_working()) else { return };
         let Some(retries) = &mut self.retries else { return };
         let Some(retry) = made.get(retries.made).filter(|_| retries.spend(number)) else { return };
         let record = self.planned + retries.made;
@@ -209,9 +237,37 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.blocked.push_back(at);
     }
 
-    /// Writes some of the bytes delayed by a full socket, if the pause is over. Call it while no request is due.
+    /// Whether requests wait for the receive role to open a connection again. After a failed write, it may find an announced end.
+    fn may_work_again(&self, link: &Link) -> bool {
+        link.is_reopening() || (self.handover.is_some() && link.is_broken())
+    }
+
+    /// Takes over the connections that are open again. Their unanswered requests are sent again.
+    #[cold]
+    fn take_over(&mut self) {
+        let Shared { records, links, .. } = self.shared;
+        let reopened = self.handover.into_iter().flat_map(Handover::take);
+        for Reopened { connection: at, socket, answered } in reopened {
+            let connection = &mut self.connections[at];
+            connection.io = socket;
+            self.blocked.retain(|&blocked| blocked != at as u32);
+            if links[at].end_reopening() {
+                connection.blocked = None;
+                if let Some(index) = answered.peek(&links[at], records) {
+                    self.block(at as u32, index, 0);
+                    self.retry_at = 0;
+                }
+            }
+        }
+    }
+
+    /// Writes some of the bytes that a full socket or a closed connection has delayed, if the pause is over. Call it while no
+    /// request is due.
     #[inline]
     pub fn retry(&mut self, now: u64) {
+        if self.handover.is_some_and(Handover::has_some) {
+            self.take_over();
+        }
         if !self.blocked.is_empty() && now >= self.retry_at {
             self.retry_one(now);
         }
@@ -221,13 +277,19 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn retry_one(&mut self, now: u64) {
         let Some(&at) = self.blocked.front() else { return };
         let Shared { protocol, records, links, .. } = self.shared;
-        let (link, connection) = (&links[at as usize], &mut self.connections[at as usize]);
+        let link = &links[at as usize];
+        let waits = self.may_work_again(link);
+        let connection = &mut self.connections[at as usize];
         // Every connection in this queue has a blocked request.
         let Some(blocked) = connection.blocked else { return };
         let index = blocked.get() as usize - 1;
         let request = protocol.encode(self.shared.request(index), &mut self.scratch);
         let rest = &request[connection.written as usize..];
-        match link.io.write(&rest[..rest.len().min(self.bytes_max.1)]) {
+        let written = match waits {
+            true => Err(Errno::AGAIN),
+            false => connection.io.write(&rest[..rest.len().min(self.bytes_max.1)]),
+        };
+        match written {
             Ok(count) if count == rest.len() => {
                 connection.blocked = records[index].next().and_then(|next| NonZeroU32::new(next as u32 + 1));
                 connection.written = 0;

@@ -1,0 +1,177 @@
+//! Connections whose end an HTTP server announces, and which the client opens again.
+
+use std::net::{TcpListener, TcpStream};
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Roles, Schedule};
+use muxbench_load::report::Errors;
+use muxbench_load::{LoadConfig, LoadError, Outcome};
+use wire::{Address, ServiceSpec};
+
+use crate::server::{http, reserve_port, server};
+
+fn closed(target: Address) -> LoadConfig {
+    let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
+    LoadConfig {
+        connections: 5,
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
+        http: Some(traffic),
+        ..LoadConfig::new(target, ServiceSpec::Http { folder: None })
+    }
+}
+
+/// Creates an open loop with 600 requests per second.
+fn open(target: Address) -> LoadConfig {
+    LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target) }
+}
+
+fn run(config: &LoadConfig) -> Outcome {
+    muxbench_load::run(config, &mut |_| ()).unwrap()
+}
+
+/// Starts a server that announces the end of each connection in response `last`. Returns its counter of connections.
+fn closing(last: u32) -> (Address, Arc<AtomicU64>) {
+    let accepted = Arc::new(AtomicU64::new(0));
+    let (counted, serve) = (accepted.clone(), http(last));
+    let target = server(move |mut stream| {
+        counted.fetch_add(1, SeqCst);
+        (0..).all(|number| serve(&mut stream, number).is_some());
+    });
+    (target.into(), accepted)
+}
+
+#[test]
+fn both_loops_open_connections_again() {
+    for config in [closed as fn(Address) -> LoadConfig, open] {
+        let (target, accepted) = closing(3);
+        let report = run(&config(target)).report;
+        assert_eq!(report.errors, Errors::default());
+        // One response of each of the first five connections verified it. Each connection has at most three.
+        let reconnects = report.http.unwrap().reconnects;
+        assert!(reconnects > 5 && report.completed <= 10 + 3 * reconnects, "{reconnects}, {}", report.completed);
+        // The server may not have accepted the last connections.
+        let accepted = accepted.load(SeqCst);
+        assert!((reconnects..=5 + reconnects).contains(&accepted), "{reconnects}, {accepted}");
+    }
+}
+
+/// Requests that are behind the announced end get their responses on the next connection.
+#[test]
+fn open_loop_sends_unanswered_requests_again() {
+    let unread = Arc::new(AtomicU64::new(0));
+    let counted = unread.clone();
+    let serve = http(5);
+    let target = server(move |mut stream: TcpStream| {
+        for number in 0..5 {
+            if number == 4 {
+                // More requests arrive meanwhile.
+                thread::sleep(Duration::from_millis(30));
+            }
+            if serve(&mut stream, number).is_none() {
+                return;
+            }
+        }
+        stream.set_nonblocking(true).unwrap();
+        counted.fetch_add(u64::from(stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0)), SeqCst);
+    });
+    for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
+        unread.store(0, SeqCst);
+        let Outcome { report, samples, connections } = run(&LoadConfig { roles, clients, ..open(target.into()) });
+        assert_eq!((report.errors, connections.len()), (Errors::default(), 5));
+        assert_eq!((report.planned, report.completed), (1_200, 1_200));
+        let (again, reconnects) = (unread.load(SeqCst), report.http.unwrap().reconnects);
+        assert!(reconnects >= 200 && again > 20, "{reconnects} reconnects, {again} of them with unanswered requests");
+        assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
+    }
+}
+
+/// The kernel numbers the timestamps of each connection from its first byte.
+#[test]
+#[cfg(target_os = "linux")]
+fn kernel_timestamps_continue_on_the_next_connection() {
+    use muxbench_load::Sample;
+    use muxbench_load::config::Timestamps;
+
+    let (target, _) = closing(3);
+    let Outcome { report, samples, .. } = run(&LoadConfig { timestamps: Timestamps::Kernel, ..open(target) });
+    assert_eq!((report.errors, report.completed), (Errors::default(), 1_200));
+    // A first connection has two of them.
+    let stamped: Vec<&Sample> = samples.iter().filter(|it| it.driver_ns != Sample::NEVER).collect();
+    assert!(stamped.len() > 600, "{} of 1200 requests have a timestamp", stamped.len());
+    assert!(stamped.iter().all(|it| it.sent_ns <= it.driver_ns && it.driver_ns < it.complete_ns));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn unix_sockets_are_opened_again() {
+    let path = std::env::temp_dir().join(format!("muxbench-reconnects-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let serve = http(3);
+            thread::spawn(move || (0..).all(|number| serve(&mut stream, number).is_some()));
+        }
+    });
+    for config in [closed as fn(Address) -> LoadConfig, open] {
+        let report = run(&config(Address::Unix(path.clone()))).report;
+        assert_eq!(report.errors, Errors::default());
+        let reconnects = report.http.unwrap().reconnects;
+        assert!(reconnects > 5 && report.completed <= 10 + 3 * reconnects, "{reconnects}, {}", report.completed);
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn announced_end_within_a_pipeline_is_an_error() {
+    let (target, _) = closing(3);
+    let errors = run(&LoadConfig { pipeline: 2, ..closed(target) }).report.errors;
+    assert!(errors.closed > 0 && errors.closed == errors.total(), "{errors:?}");
+}
+
+#[test]
+fn one_response_for_each_connection_is_too_few() {
+    let (target, _) = closing(1);
+    let error = muxbench_load::run(&closed(target), &mut |_| ()).unwrap_err();
+    assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
+    assert!(error.to_string().contains("--requests-per-connection"), "{error}");
+}
+
+#[test]
+fn refused_reconnect_is_an_error() {
+    for config in [closed as fn(Address) -> LoadConfig, open] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let serving = thread::spawn(move || {
+            // The client opens all connections before it waits for a response.
+            let streams: Vec<TcpStream> = (0..5).map(|_| listener.accept().unwrap().0).collect();
+            drop(listener);
+            let _reserved = reserve_port(target);
+            let serve = http(3);
+            thread::scope(|scope| {
+                for mut stream in streams {
+                    let serve = &serve;
+                    scope.spawn(move || (0..).all(|number| serve(&mut stream, number).is_some()));
+                }
+            });
+        });
+        let config = config(target.into());
+        let report = run(&config).report;
+        serving.join().unwrap();
+        let is_closed = config.schedule == Schedule::Closed;
+        // An open loop plans its requests before.
+        let lost = if is_closed { 5 } else { report.planned - 10 };
+        assert_eq!((report.errors.refused, report.errors.total()), (lost, lost), "{:?}", report.errors);
+        let http = report.http.unwrap();
+        // One more response of each connection verified it.
+        assert_eq!((report.completed, http.statuses[&200], http.reconnects), (10, 10, 0));
+        assert!(if is_closed { report.sent == 10 } else { report.sent >= 10 }, "{}", report.sent);
+    }
+}
