@@ -57,7 +57,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     service: measured([50_000; 10]),
     response: measured([50_200; 10]),
     goodput: None,
-    gaps: Vec::new(),
+    pauses: Vec::new(),
     slices: None,
     fit: None,
     closed: None,

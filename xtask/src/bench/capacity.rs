@@ -31,7 +31,7 @@ pub struct Capacity {
     #[arg(long, default_value_t = 1.02)]
     factor: f64,
     /// Repeats of each rate of the sweep
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 12)]
     repeats: u32,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
-use load::report::interleaved::{joined, rounds_with_gaps};
+use load::report::interleaved::{joined, rounds_with_pauses};
 use load::report::merge::Account;
 use load::report::{LoadReport, PARTS};
 use server::ServerSpec;
@@ -300,11 +300,11 @@ fn merge(
         let order = contestant.order.as_ref().expect("the contestant has an order");
         merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
-    // A server on the client's CPU makes gaps too, which belong to its figures.
+    // A server on the client's CPU makes the client pause too, which belong to its figures.
     let Trial { load, .. } = contestants[0].trial;
     let is_shared = |cpu: &usize| contestants.iter().any(|it| it.trial.serve.cpus().contains(cpu));
     let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(is_shared);
-    let left_out = rounds_with_gaps(load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
+    let left_out = rounds_with_pauses(load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
     for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
         contestant.observations.load = Some(match contestant.trial.load.slices {
             None => report,

@@ -49,11 +49,5 @@ pub(super) fn in_words(check: &Check) -> String {
     let (colon, unit) = if check.unit.is_empty() { (":", String::new()) } else { ("", format!(" {}", check.unit)) };
     let p_value = check.p_value.map(|p| format!(" (p {p:.1e})")).unwrap_or_default();
     let (value, limit) = (number(check.value), number(check.limit));
-    // Many HTTP servers have such a limit by default.
-    let remedy = if check.name == format!("{} closed", Check::ERRORS) { CLOSED } else { "" };
-    format!("{}{colon} {value}{unit}{p_value} {side} the limit of {limit}{unit}{remedy}", check.name)
+    format!("{}{colon} {value}{unit}{p_value} {side} the limit of {limit}{unit}", check.name)
 }
-
-/// The reason of errors of the class `closed`, and remedies. Without a pipeline the client reconnects.
-const CLOSED: &str = " (the server closes connections after some responses; raise its limit, such as nginx's keepalive_requests, \
-                      or try without --pipeline)";

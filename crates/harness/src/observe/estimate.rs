@@ -263,7 +263,7 @@ fn mean_pause(traffic: &Traffic, connections: &Connections, requests: &Requests)
 }
 
 fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec<String> {
-    let mut unseen = traffic.gaps.clone();
+    let mut unseen = traffic.missed.clone();
     let mut add = |sentence: &str| unseen.push(sentence.to_owned());
     let Some(requests) = requests else {
         add("Requests: data did not move in both directions.");

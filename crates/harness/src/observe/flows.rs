@@ -28,9 +28,9 @@ pub fn observe_capture(file: &Path, port: Option<NonZeroU16>) -> anyhow::Result<
     if flows.connections.is_empty() {
         bail!("{} has no TCP packets of port {port}; choose another --port, or capture longer", file.display());
     }
-    let mut gaps = vec!["Connections without a packet in the capture.".to_owned()];
-    gaps.extend(is_cut.then(|| "The end: the file ends within a packet.".to_owned()));
-    Ok((port, flows.finish(gaps)))
+    let mut missed = vec!["Connections without a packet in the capture.".to_owned()];
+    missed.extend(is_cut.then(|| "The end: the file ends within a packet.".to_owned()));
+    Ok((port, flows.finish(missed)))
 }
 
 fn read(file: &Path, each: impl FnMut(&Packet)) -> anyhow::Result<bool> {
@@ -220,7 +220,7 @@ impl Flows {
     }
 
     /// Ends the window with the last packet.
-    pub fn finish(mut self, gaps: Vec<String>) -> Traffic {
+    pub fn finish(mut self, missed: Vec<String>) -> Traffic {
         let connections = std::mem::take(&mut self.connections).into_values();
         let all: Vec<Flow> = std::mem::take(&mut self.earlier).into_iter().chain(connections).collect();
         all.iter().filter_map(|flow| flow.turn).for_each(|turn| self.count(turn));
@@ -238,7 +238,7 @@ impl Flows {
             awaiting: None,
             pauses: Some(self.pauses),
             services: Some(self.services),
-            gaps,
+            missed,
         }
     }
 }

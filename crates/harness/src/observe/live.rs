@@ -65,7 +65,7 @@ pub fn observe(port: NonZeroU16, duration: Duration, stop: &AtomicBool) -> anyho
     }
     let window_ns = begin.elapsed().as_nanos() as u64;
     drain(&mut ended, port, |state| tracker.end(state))?;
-    Ok(tracker.finish(window_ns, gaps(&ended)))
+    Ok(tracker.finish(window_ns, missed(&ended)))
 }
 
 /// Returns the interval between two snapshots, half of the mean or more. Equal intervals would contain equally many requests of a client
@@ -80,7 +80,7 @@ fn drain(ended: &mut io::Result<EndedConnections>, port: u16, each: impl FnMut(&
     ended.drain(port, each).context("cannot read the kernel's messages about ended connections")
 }
 
-fn gaps(ended: &io::Result<EndedConnections>) -> Vec<String> {
+fn missed(ended: &io::Result<EndedConnections>) -> Vec<String> {
     match ended {
         Ok(EndedConnections { has_lost: false, .. }) => Vec::new(),
         Ok(_) => vec![

@@ -119,7 +119,7 @@ impl Tracker {
     }
 
     /// Ends the window.
-    pub fn finish(self, window_ns: u64, gaps: Vec<String>) -> Traffic {
+    pub fn finish(self, window_ns: u64, missed: Vec<String>) -> Traffic {
         let mean = |sum: u64| sum as f64 / self.snapshots.max(1) as f64;
         let open = self.open.values().map(|it| it.connection(false));
         let ended = self.ended.values().map(|it| it.connection(true));
@@ -135,7 +135,7 @@ impl Tracker {
             awaiting,
             pauses: None,
             services: None,
-            gaps,
+            missed,
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Traffic {
     /// The times between a request and its response. Only captures have them.
     pub services: Option<Histogram>,
     /// Sentences about traffic that the source missed.
-    pub gaps: Vec<String>,
+    pub missed: Vec<String>,
 }
 
 /// The traffic of one connection in the window.

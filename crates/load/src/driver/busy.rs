@@ -15,41 +15,41 @@ pub struct Turns {
     window: Range<u64>,
     begun: u64,
     spare: u64,
-    /// Delays of the loop in the window that were longer than `gap_ticks`, up to [`GAPS_MAX`].
-    gaps: Vec<Range<u64>>,
-    gap_ticks: u64,
+    /// Delays of the loop in the window that were longer than `pause_ticks`, up to [`PAUSES_MAX`].
+    pauses: Vec<Range<u64>>,
+    pause_ticks: u64,
 }
 
-/// The largest number of recorded gaps.
-const GAPS_MAX: usize = 4_096;
+/// The largest number of recorded pauses.
+const PAUSES_MAX: usize = 4_096;
 
 impl Turns {
     pub fn new(window: Range<u64>) -> Self {
-        Self { window, begun: u64::MAX, spare: 0, gaps: Vec::new(), gap_ticks: u64::MAX }
+        Self { window, begun: u64::MAX, spare: 0, pauses: Vec::new(), pause_ticks: u64::MAX }
     }
 
-    /// Records gaps, in which the client did not run or had too much work: turns longer than `ticks` without a sleep, and
+    /// Records pauses, in which the client did not run or had too much work: turns longer than `ticks` without a sleep, and
     /// wake-ups that were later than planned by more than `ticks`.
-    pub fn with_gaps(self, ticks: u64) -> Self {
-        Self { gaps: Vec::with_capacity(GAPS_MAX), gap_ticks: ticks, ..self }
+    pub fn with_pauses(self, ticks: u64) -> Self {
+        Self { pauses: Vec::with_capacity(PAUSES_MAX), pause_ticks: ticks, ..self }
     }
 
     /// Ends a turn in which the loop slept. It planned to wake at `planned` at the latest.
     #[inline]
     pub fn slept(&mut self, now: u64, planned: u64) {
-        self.find_gap(planned, now);
+        self.find_pause(planned, now);
         self.end(now, true);
     }
 
-    /// The gaps that ended in the window, in ticks.
-    pub fn gaps(self) -> Vec<Range<u64>> {
-        self.gaps
+    /// The pauses that ended in the window, in ticks.
+    pub fn pauses(self) -> Vec<Range<u64>> {
+        self.pauses
     }
 
     /// Begins a turn and ends the previous one. `is_spare` tells whether the previous turn found no work.
     #[inline]
     pub fn begin(&mut self, now: u64, is_spare: bool) {
-        self.find_gap(self.begun, now);
+        self.find_pause(self.begun, now);
         self.end(now, is_spare);
     }
 
@@ -62,11 +62,11 @@ impl Turns {
         self.begun = now;
     }
 
-    /// Records the time from `from` to `now` if it is a gap.
+    /// Records the time from `from` to `now` if it is a pause.
     #[inline]
-    fn find_gap(&mut self, from: u64, now: u64) {
-        if now.saturating_sub(from) > self.gap_ticks && self.window.contains(&now) && self.gaps.len() < GAPS_MAX {
-            self.gaps.push(from..now);
+    fn find_pause(&mut self, from: u64, now: u64) {
+        if now.saturating_sub(from) > self.pause_ticks && self.window.contains(&now) && self.pauses.len() < PAUSES_MAX {
+            self.pauses.push(from..now);
         }
     }
 
@@ -147,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn long_turn_and_late_wake_up_are_gaps() {
-        let mut turns = Turns::new(100..200).with_gaps(10);
+    fn long_turn_and_late_wake_up_are_pauses() {
+        let mut turns = Turns::new(100..200).with_pauses(10);
         for now in [50, 90, 110, 120, 131] {
             turns.begin(now, false);
         }
@@ -157,7 +157,7 @@ mod tests {
         turns.slept(180, 169);
         turns.slept(185, u64::MAX);
         turns.begin(300, false);
-        assert_eq!(turns.gaps(), [90..110, 120..131, 169..180], "gaps end in the window");
+        assert_eq!(turns.pauses(), [90..110, 120..131, 169..180], "pauses end in the window");
     }
 
     #[test]

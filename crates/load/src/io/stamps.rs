@@ -128,7 +128,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         flags.contains(Flags::ERR) && self.take(connection, io) && !flags.contains(Flags::IN)
     }
 
-    /// Enables timestamps on the new socket of a connection that has answered some requests.
+    /// Enables timestamps on the socket of a reconnect. A request that is sent again gets those of its last send.
     pub fn restart(&mut self, connection: usize, io: BorrowedFd<'_>, answered: Head) -> io::Result<()> {
         self.connections[connection] = [Cursor { head: answered, number: 0 }; KINDS];
         switch_on(io, self.hardware)

@@ -5,7 +5,8 @@
 //! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
 //!
 //! An HTTP response may announce the end of its connection. The client then opens another, as wrk does. The next request is due
-//! after the think time, but not before the connection is established.
+//! after the think time, but not before the connection is established. Requests of a pipeline without a response are sent again:
+//! the server has not processed them (RFC 9112 section 9.6).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,7 +66,7 @@ struct Worker<'a, P: ClientProtocol> {
     sockets: &'a mut [Socket],
     /// The failure of each connection; `None` while it works.
     failures: Vec<Option<Class>>,
-    /// Opens connections again; `None` if the end of a connection is an error.
+    /// Opens connections for reconnects; `None` if the end of a connection is an error.
     dialer: Option<&'a Dialer<'a>>,
     dialed: u64,
     /// The event of each connection that the poller waits for.
@@ -96,7 +97,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
         // A turn is the time between two sends or responses.
-        self.turns = slices.watch_gaps(Turns::new(times.window.clone()), &self.engine.clock);
+        self.turns = slices.watch_pauses(Turns::new(times.window.clone()), &self.engine.clock);
         self.engine.slices = slices;
         for at in 0..self.sockets.len() {
             let due = self.engine.first_due(times.start);
@@ -129,7 +130,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
         self.end_all();
         let mut recording = self.engine.recorder.close();
-        recording.counts.gaps = self.turns.gaps();
+        recording.counts.pauses = self.turns.pauses();
         recording
     }
 
@@ -137,13 +138,13 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
-            Step::Opening => self.dial(at),
+            Step::Reconnecting if self.watched[at] == Awaits::Nothing => self.dial(at),
             Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.sockets[at]) {
                 Ok(true) => {}
                 Ok(false) => self.retry_later(at),
                 Err(error) => self.end(at, error.into()),
             },
-            Step::Waiting => {}
+            Step::Reconnecting | Step::Waiting => {}
         }
     }
 
@@ -159,16 +160,20 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Opens a connection again that the server ended after a response at `now`.
+    /// Reconnects after a response at `now` that announced the end of its connection.
     #[cold]
     fn reconnect(&mut self, at: usize, now: u64) {
         self.engine.poller.remove(self.sockets[at].as_fd());
+        self.watched[at] = Awaits::Nothing;
         let exchange = &mut self.exchanges[at];
-        exchange.reset();
-        (exchange.sent, exchange.due) = (now, self.engine.next_due(now));
-        if exchange.due < self.engine.recorder.times().window.end {
-            exchange.step = Step::Opening;
+        exchange.reconnect();
+        if exchange.left == 0 {
+            (exchange.sent, exchange.due) = (now, self.engine.next_due(now));
+        }
+        if exchange.left > 0 || exchange.due < self.engine.recorder.times().window.end {
             self.dial(at);
+        } else {
+            exchange.step = Step::Idle;
         }
     }
 
@@ -178,7 +183,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         match dialer.begin_again(&mut self.dialed) {
             Ok(io) => {
                 self.sockets[at] = io;
-                self.watched[at] = Awaits::Nothing;
                 self.watch(at, Awaits::Writable);
             }
             // The backlog of a Unix socket is full. No event tells when to retry.
@@ -194,18 +198,18 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Continues to establish a connection. Its next request is due after that.
+    /// Continues to establish a connection. Its next requests follow.
     #[cold]
     fn establish(&mut self, at: usize) {
         match self.sockets[at].establish() {
             Ok(Awaits::Nothing) => {
                 self.engine.recorder.reconnected();
+                self.watch(at, Awaits::Readable);
                 let exchange = &mut self.exchanges[at];
-                exchange.step = Step::Idle;
+                exchange.step = if exchange.left > 0 { Step::Writing } else { Step::Idle };
                 let now = self.engine.clock.now();
                 let due = exchange.due.max(self.engine.slices.after(now, 0));
                 self.engine.wake_at(at, due);
-                self.watch(at, Awaits::Readable);
             }
             Ok(awaits) => self.watch(at, awaits),
             Err(error) => self.end(at, Class::of(&error)),
@@ -219,7 +223,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[inline]
     fn read(&mut self, at: usize) {
-        if self.exchanges[at].step == Step::Opening {
+        if self.exchanges[at].step == Step::Reconnecting {
             return self.establish(at);
         }
         let io = &self.sockets[at];
@@ -242,8 +246,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             (_, received) = self.engine.receive_next(exchange, io, now);
         };
         match (is_last, has_more) {
-            // The end of the connection loses the other requests of the pipeline.
-            (true, _) if self.exchanges[at].is_outstanding() => self.end(at, Class::Closed),
             (_, true) => self.end(at, Class::Wrong),
             (true, false) if self.dialer.is_some() => self.reconnect(at, now),
             (true, false) => self.end(at, Class::Closed),

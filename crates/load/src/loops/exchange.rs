@@ -37,6 +37,8 @@ pub struct Exchange<P: ClientProtocol> {
     request: P::Request,
     /// The number of the first request.
     number: u64,
+    /// The number of requests.
+    count: u32,
     /// The number of outstanding responses.
     pub left: u32,
     reader: P::Reader,
@@ -56,8 +58,8 @@ pub struct Exchange<P: ClientProtocol> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Idle,
-    /// The connection is being established again.
-    Opening,
+    /// The client opens another connection.
+    Reconnecting,
     /// The socket has not accepted all requests yet.
     Writing,
     Waiting,
@@ -68,6 +70,7 @@ impl<P: ClientProtocol> Default for Exchange<P> {
         Self {
             request: P::Request::default(),
             number: 0,
+            count: 0,
             left: 0,
             reader: P::Reader::default(),
             due: 0,
@@ -91,7 +94,7 @@ impl<P: ClientProtocol> Exchange<P> {
     #[inline]
     fn may_receive(&self) -> bool {
         match self.step {
-            Step::Idle | Step::Opening => false,
+            Step::Idle | Step::Reconnecting => false,
             Step::Writing => self.left > 1,
             Step::Waiting => true,
         }
@@ -103,6 +106,14 @@ impl<P: ClientProtocol> Exchange<P> {
         self.reader = P::Reader::default();
         self.left = 0;
         self.step = Step::Idle;
+    }
+
+    /// Prepares the exchange for another connection, on which the requests without a response are sent again.
+    pub fn reconnect(&mut self) {
+        self.reader = P::Reader::default();
+        self.number += u64::from(self.count - self.left);
+        (self.count, self.first, self.written) = (self.left, 0, 0);
+        self.step = Step::Reconnecting;
     }
 
     #[inline]
@@ -317,7 +328,8 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             written?;
         }
         (exchange.request, exchange.due, exchange.sent, exchange.step) = (request, due, sent, Step::Waiting);
-        (exchange.number, exchange.left, exchange.first) = (numbers.start, self.depth, 0);
+        (exchange.number, exchange.first) = (numbers.start, 0);
+        (exchange.count, exchange.left) = (self.depth, self.depth);
         numbers.for_each(|_| self.recorder.sent(sent));
         if is_whole {
             return Ok(Sent::Whole);
@@ -334,7 +346,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     /// Writes the rest of partly sent requests. Returns whether all are complete now.
     #[cold]
     pub fn write_on(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> Result<bool, Errno> {
-        let numbers = exchange.number..exchange.number + u64::from(self.depth);
+        let numbers = exchange.number..exchange.number + u64::from(exchange.count);
         let bytes = encode(self.protocol, exchange.request, numbers, &mut self.scratch, &mut self.batch);
         match io.write(&bytes[exchange.written as usize..]) {
             Ok(count) => exchange.written += count as u32,
@@ -409,14 +421,14 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         exchange.left -= 1;
         match exchange.left {
             0 => exchange.step = Step::Idle,
-            left => exchange.request = self.protocol.request(exchange.number + u64::from(self.depth - left)),
+            left => exchange.request = self.protocol.request(exchange.number + u64::from(exchange.count - left)),
         }
     }
 
     #[cold]
     fn end(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         let reply = match exchange.step {
-            Step::Idle | Step::Opening => return (0, Received::Failed(Class::Reset)),
+            Step::Idle | Step::Reconnecting => return (0, Received::Failed(Class::Reset)),
             Step::Writing => None,
             Step::Waiting if io.is_cut_off() => None,
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),

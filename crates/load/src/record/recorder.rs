@@ -46,8 +46,8 @@ pub struct Counts {
     pub went_back: u64,
     /// Send delay, service time, response time and time to the first byte of transactions without a sample.
     pub beyond: [Histogram; 4],
-    /// The gaps of the thread, in ticks: see [`crate::driver::Turns`].
-    pub gaps: Vec<Range<u64>>,
+    /// The pauses of the thread, in ticks: see [`crate::driver::Turns`].
+    pub pauses: Vec<Range<u64>>,
     /// The thread's CPU time in nanoseconds and the tick of its reading, at each edge of the window.
     used: [(u64, u64); 2],
 }

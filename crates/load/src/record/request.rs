@@ -122,13 +122,13 @@ pub struct Stamp {
 pub struct Link {
     /// The index of the connection's first request plus one.
     first: AtomicU32,
-    /// [`WORKING`], [`REOPENING`], [`BROKEN`], or the number of its [`Class`] of failure.
+    /// [`WORKING`], [`RECONNECTING`], [`BROKEN`], or the number of its [`Class`] of failure.
     state: AtomicU8,
 }
 
 const WORKING: u8 = 0;
-/// The server has announced the end of the connection, and the receive role opens another in its place.
-const REOPENING: u8 = u8::MAX - 1;
+/// A response announced the end of the connection, and the receive role opens another.
+const RECONNECTING: u8 = u8::MAX - 1;
 /// A write to the link failed; the receive role may find the reason.
 const BROKEN: u8 = u8::MAX;
 
@@ -139,28 +139,28 @@ impl Link {
     }
 
     #[inline]
-    pub fn is_reopening(&self) -> bool {
-        self.state.load(Relaxed) == REOPENING
+    pub fn is_reconnecting(&self) -> bool {
+        self.state.load(Relaxed) == RECONNECTING
     }
 
     #[inline]
     pub fn is_dead(&self) -> bool {
-        !matches!(self.state.load(Relaxed), WORKING | REOPENING)
+        !matches!(self.state.load(Relaxed), WORKING | RECONNECTING)
     }
 
-    /// Marks the connection as one to open again. Returns whether that is possible, as it has not failed.
-    pub fn begin_reopening(&self) -> bool {
-        self.change(|state| matches!(state, WORKING | BROKEN), REOPENING)
+    /// Marks the connection as one that ended as announced. Returns `false` if it has failed.
+    pub fn begin_reconnect(&self) -> bool {
+        self.change(|state| matches!(state, WORKING | BROKEN), RECONNECTING)
     }
 
-    /// Marks the connection as open again. Returns whether that is possible, as it has not failed meanwhile.
-    pub fn end_reopening(&self) -> bool {
-        self.change(|state| state == REOPENING, WORKING)
+    /// Marks the connection as working again. Returns `false` if it has failed meanwhile.
+    pub fn end_reconnect(&self) -> bool {
+        self.change(|state| state == RECONNECTING, WORKING)
     }
 
     /// Marks the connection as failed. The first reason stays.
     pub fn fail(&self, class: Class) {
-        self.change(|state| matches!(state, WORKING | REOPENING | BROKEN), class as u8);
+        self.change(|state| matches!(state, WORKING | RECONNECTING | BROKEN), class as u8);
     }
 
     /// Marks the connection as failed after a write. The receive role may find the actual reason in unread bytes.
@@ -170,7 +170,7 @@ impl Link {
             Errno::CONNRESET | Errno::PIPE => BROKEN,
             error => Class::from(error) as u8,
         };
-        // A connection that the receive role opens again is another one.
+        // During a reconnect, the failed write concerned the old socket.
         self.change(|state| state == WORKING, state);
     }
 
@@ -182,7 +182,7 @@ impl Link {
     pub fn failure(&self) -> Option<Class> {
         match self.state.load(Relaxed) {
             BROKEN => Some(Class::Reset),
-            REOPENING => None,
+            RECONNECTING => None,
             failure => Class::ALL.get(usize::from(failure).checked_sub(1)?).copied(),
         }
     }
@@ -304,21 +304,21 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_is_open_again_has_not_failed() {
+    fn reconnect_is_no_failure() {
         let links: [Link; 3] = Default::default();
-        let state = |link: &Link| (link.is_working(), link.is_reopening(), link.is_dead(), link.failure());
+        let state = |link: &Link| (link.is_working(), link.is_reconnecting(), link.is_dead(), link.failure());
         // A failed write after the announcement is no failure either.
         links[1].fail_to_send(Errno::PIPE);
         for link in &links[..2] {
-            assert!(!link.end_reopening() && link.begin_reopening());
+            assert!(!link.end_reconnect() && link.begin_reconnect());
             link.fail_to_send(Errno::HOSTUNREACH);
             assert_eq!(state(link), (false, true, false, None));
-            assert!(!link.begin_reopening() && link.end_reopening());
+            assert!(!link.begin_reconnect() && link.end_reconnect());
             assert_eq!(state(link), (true, false, false, None));
         }
-        assert!(links[2].begin_reopening());
+        assert!(links[2].begin_reconnect());
         links[2].fail(Class::Refused);
-        assert!(!links[2].end_reopening() && !links[2].begin_reopening());
+        assert!(!links[2].end_reconnect() && !links[2].begin_reconnect());
         assert_eq!(state(&links[2]), (false, false, true, Some(Class::Refused)));
     }
 

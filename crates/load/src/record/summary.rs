@@ -153,10 +153,10 @@ pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     errors
 }
 
-/// Converts gaps to nanoseconds since the start of the window.
-pub fn gaps(clock: &Clock, window: &Range<u64>, gaps: impl Iterator<Item = Range<u64>>) -> Vec<Range<i64>> {
+/// Converts pauses to nanoseconds since the start of the window.
+pub fn pauses(clock: &Clock, window: &Range<u64>, pauses: impl Iterator<Item = Range<u64>>) -> Vec<Range<i64>> {
     let time = |ticks: u64| clock.between_ns(window.start, ticks);
-    gaps.map(|gap| time(gap.start)..time(gap.end)).collect()
+    pauses.map(|pause| time(pause.start)..time(pause.end)).collect()
 }
 
 /// Counts `ticks` per part of the window.
@@ -293,7 +293,11 @@ impl Facts<'_> {
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             tls: None,
-            gaps: gaps(self.trial.clock, &self.trial.times.window, all.iter().flat_map(|it| it.gaps.iter().cloned())),
+            pauses: pauses(
+                self.trial.clock,
+                &self.trial.times.window,
+                all.iter().flat_map(|it| it.pauses.iter().cloned()),
+            ),
             closed: Some(ClosedReport {
                 unsampled,
                 busy_share: busy / cpus as f64,

@@ -120,12 +120,12 @@ impl Joined {
     }
 }
 
-/// Returns the rounds of a trial in which a client had a gap.
-pub fn rounds_with_gaps<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadReport>) -> BTreeSet<u64> {
+/// Returns the rounds of a trial in which a client paused.
+pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadReport>) -> BTreeSet<u64> {
     let Some(slices) = config.slices else { return BTreeSet::new() };
     let window = config.window_ns();
     let round = |ns: i64| window.start.saturating_add_signed(ns) / slices.round_ns();
-    reports.flat_map(|report| &report.gaps).flat_map(|gap| round(gap.start)..=round(gap.end)).collect()
+    reports.flat_map(|report| &report.pauses).flat_map(|pause| round(pause.start)..=round(pause.end)).collect()
 }
 
 /// Returns the report of the measured parts, without the rounds in `left_out`. `report` and `samples` cover the whole window,
@@ -134,9 +134,9 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     let Some(slices) = config.slices else { return report };
     let window = config.window_ns();
     let all_rounds = (window.end - window.start) / slices.round_ns();
-    let gaps = left_out.range(window.start / slices.round_ns()..window.end / slices.round_ns()).count() as u64;
+    let pauses = left_out.range(window.start / slices.round_ns()..window.end / slices.round_ns()).count() as u64;
     let none = BTreeSet::new();
-    let joined = Joined::new(slices, &window, if 2 * gaps > all_rounds { &none } else { left_out });
+    let joined = Joined::new(slices, &window, if 2 * pauses > all_rounds { &none } else { left_out });
     let window_ns = joined.window_ns();
     let window_s = window_ns as f64 / 1e9;
     let whole: Vec<Sample> = samples.iter().filter_map(|sample| joined.sample(sample)).collect();
@@ -178,8 +178,8 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             KernelFacts { interface, hardware, wall_clock_stepped: kernel.wall_clock_stepped }.report(&whole, window_ns)
         }),
         slices: Some(SliceReport {
-            rounds: all_rounds - gaps,
-            left_out: gaps,
+            rounds: all_rounds - pauses,
+            left_out: pauses,
             overrun,
             active_share,
             p50_by_half_ns: halves(&joined, &whole),
@@ -287,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn rounds_with_gaps_are_left_out() {
+    fn rounds_with_pauses_are_left_out() {
         let (config, samples) = (config(), samples(&config()));
-        let gap = |from: i64, to: i64| from * MS as i64..to * MS as i64;
-        let with = |gaps: Vec<Range<i64>>| LoadReport { gaps, ..LoadReport::default() };
-        let reports = [with(vec![gap(1, 2), gap(639, 640)]), with(vec![gap(39, 61)])];
-        let left_out = rounds_with_gaps(&config, reports.iter());
+        let pause = |from: i64, to: i64| from * MS as i64..to * MS as i64;
+        let with = |pauses: Vec<Range<i64>>| LoadReport { pauses, ..LoadReport::default() };
+        let reports = [with(vec![pause(1, 2), pause(639, 640)]), with(vec![pause(39, 61)])];
+        let left_out = rounds_with_pauses(&config, reports.iter());
         // Rounds of 20 ms; the window begins with round 1.
         assert_eq!(left_out, [1, 2, 3, 4, 32, 33].into());
         let report = joined(&config, LoadReport::default(), &samples, &left_out);
         assert_eq!((report.window_ns, report.planned), (27 * 8 * MS, 27 * 8));
         assert_eq!(report.slices.unwrap().left_out, 5);
-        // With too many gaps, all rounds are measured.
+        // With too many pauses, all rounds are measured.
         let report = joined(&config, LoadReport::default(), &samples, &(0..18).collect());
         assert_eq!((report.window_ns, report.slices.map(|it| (it.rounds, it.left_out))), (256 * MS, Some((15, 17))));
     }

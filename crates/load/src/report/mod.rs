@@ -84,9 +84,9 @@ pub struct LoadReport {
     /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
-    /// Gaps of an interleaved trial: overlong turns of the client's loop, in nanoseconds since the start of the window.
+    /// Pauses of the client in an interleaved trial: overlong turns of the client's loop, in nanoseconds since the start of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gaps: Vec<Range<i64>>,
+    pub pauses: Vec<Range<i64>>,
     /// Test of the send times against the plan; `None` with too few samples.
     pub fit: Option<TestResult>,
     /// Figures of the slices of an interleaved trial.
@@ -196,10 +196,10 @@ pub struct ClosedReport {
 /// Facts about the slices of one contestant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceReport {
-    /// The number of rounds of the window without a gap.
+    /// The number of rounds of the window without a pause of a client.
     pub rounds: u64,
-    /// The number of rounds in which some contestant's client had a gap. They are left out for all contestants, unless they are
-    /// more than half of the rounds: then all rounds are measured, and the verdict names the gaps.
+    /// The number of rounds in which some contestant's client paused. They are left out for all contestants, unless they are
+    /// more than half of the rounds: then all rounds are measured, and the verdict names the pauses.
     pub left_out: u64,
     /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
     pub overrun: u64,
@@ -215,7 +215,7 @@ pub struct SliceReport {
 }
 
 impl SliceReport {
-    /// Returns the number of measured rounds. With gaps in most rounds, all are measured.
+    /// Returns the number of measured rounds. With pauses in most rounds, all are measured.
     pub fn measured_rounds(&self) -> u64 {
         self.rounds + if self.left_out > self.rounds { self.left_out } else { 0 }
     }

@@ -4,10 +4,10 @@ use crate::config::LoadConfig;
 use crate::driver::Turns;
 use crate::time::clock::Clock;
 
-/// The longest turn of a client's loop that is no gap, in nanoseconds. A full batch of responses takes a fraction of it.
-const GAP_NS: f64 = 500_000.0;
-/// In long slices the longest turn that is no gap is this share of a slice. Long slices have few rounds, so each one counts.
-const GAP_SHARE: f64 = 0.05;
+/// The longest turn of a client's loop that is no pause, in nanoseconds. A full batch of responses takes a fraction of it.
+const PAUSE_NS: f64 = 500_000.0;
+/// In long slices the longest turn that is no pause is this share of a slice. Long slices have few rounds, so each one counts.
+const PAUSE_SHARE: f64 = 0.05;
 /// The longest sleep between two slices, in nanoseconds.
 const SLEEP_NS: i64 = 900_000_000;
 /// The longest sleep after the last slice before the loop checks whether all responses have arrived, in nanoseconds.
@@ -61,10 +61,10 @@ impl OwnSlices {
         Some(now + clock.ticks(ns as f64))
     }
 
-    /// Makes `turns` record gaps, if the client has slices.
-    pub fn watch_gaps(&self, turns: Turns, clock: &Clock) -> Turns {
-        let ticks = clock.ticks(GAP_NS).max((GAP_SHARE * self.ticks as f64) as u64);
-        if self.starts.is_empty() { turns } else { turns.with_gaps(ticks) }
+    /// Makes `turns` record pauses, if the client has slices.
+    pub fn watch_pauses(&self, turns: Turns, clock: &Clock) -> Turns {
+        let ticks = clock.ticks(PAUSE_NS).max((PAUSE_SHARE * self.ticks as f64) as u64);
+        if self.starts.is_empty() { turns } else { turns.with_pauses(ticks) }
     }
 
     /// Returns the time after `ticks` of the client's slices from `now` on; `u64::MAX` if fewer are left. `now` must ascend.
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn long_slices_allow_longer_turns() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-        let gaps = |slice_ns: f64| {
+        let pauses = |slice_ns: f64| {
             let slices = OwnSlices { starts: vec![0], ticks: clock.ticks(slice_ns), next: 0 };
-            let mut turns = slices.watch_gaps(Turns::new(0..u64::MAX), &clock);
+            let mut turns = slices.watch_pauses(Turns::new(0..u64::MAX), &clock);
             turns.begin(0, false);
             turns.begin(clock.ticks(1e6), false);
-            turns.gaps().len()
+            turns.pauses().len()
         };
-        assert_eq!([10e6, 40e6].map(gaps), [1, 0], "a turn of 1 ms");
+        assert_eq!([10e6, 40e6].map(pauses), [1, 0], "a turn of 1 ms");
     }
 
     #[test]

@@ -233,11 +233,3 @@ fn reason_rounds_values_by_their_size() {
         assert_eq!(reason(value), format!("it {number} ms exceeds the limit of 0 ms"));
     }
 }
-
-#[test]
-fn reason_of_closed_connections_has_remedies() {
-    let report = LoadReport { errors: Errors { closed: 1, ..Errors::default() }, ..healthy() };
-    let reason = judge(&report, None).reason;
-    assert!(reason.starts_with("errors of class closed: 1 "), "{reason}");
-    assert!(reason.contains("keepalive_requests") && reason.contains("without --pipeline"), "{reason}");
-}

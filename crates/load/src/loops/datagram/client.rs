@@ -193,7 +193,7 @@ impl<'a> Client<'a> {
     pub fn run(mut self, pacing: Pacing, mut slices: OwnSlices, until: &StopCondition<'_>) -> LoopResult {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
-        let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), &self.clock);
+        let mut turns = slices.watch_pauses(Turns::new(until.window.clone()), &self.clock);
         let mut is_spare = false;
         loop {
             let now = self.clock.now();
@@ -222,7 +222,7 @@ impl<'a> Client<'a> {
         }
         until.progress.set_done();
         self.take_errors(until.progress);
-        LoopResult { busy_share: turns.busy_share(), gaps: turns.gaps(), ..self.matcher.result }
+        LoopResult { busy_share: turns.busy_share(), pauses: turns.pauses(), ..self.matcher.result }
     }
 
     #[inline]

@@ -47,7 +47,7 @@ pub struct LoopResult {
     /// Reordered responses to requests of the window.
     pub reordered: u64,
     pub busy_share: Option<f64>,
-    pub gaps: Vec<Range<u64>>,
+    pub pauses: Vec<Range<u64>>,
 }
 
 /// One client's requests and their outcomes.

@@ -107,7 +107,11 @@ fn report(
             after_drain: count(&is_lost),
         },
         errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.errors)),
-        gaps: summary::gaps(facts.trial.clock, window, results.iter().flat_map(|result| result.gaps.iter().cloned())),
+        pauses: summary::pauses(
+            facts.trial.clock,
+            window,
+            results.iter().flat_map(|result| result.pauses.iter().cloned()),
+        ),
         receiver_busy_share: busiest(results.iter().map(|result| result.busy_share)),
         datagrams: Some(datagrams),
         ..facts.report(recorded, samples, memory_bytes)

@@ -1,7 +1,7 @@
 //! The open loop: requests are sent as planned, whatever the server does.
 
 pub mod receive;
-mod reopen;
+mod reconnect;
 mod retry;
 mod roles;
 pub mod send;
@@ -30,7 +30,7 @@ use crate::time::clock::{Clock, Wall};
 use crate::time::schedule::{self, replay::Replay};
 use crate::time::slices::OwnSlices;
 use receive::Receiver;
-use reopen::{Handover, Reopening};
+use reconnect::{Handover, Reconnects};
 use retry::Attempts;
 use send::Sender;
 
@@ -90,9 +90,9 @@ pub fn run<P: ClientProtocol>(
         let (retries, numbers, transfers) = (&client.retries[..], &client.numbers[..], &client.transfers[..]);
         let shared = Shared { clock, protocol, first, records, retries, numbers, links, transfers, progress };
         let stamper = kernel.as_ref().map(|it| Stamper::new(config, it.hardware, &client.stamps, shared));
-        let reopening = dialer.as_ref().map(|it| Reopening::new(it, number as u32, &client.handover));
+        let reconnects = dialer.as_ref().map(|it| Reconnects::new(it, number as u32, &client.handover));
         let mut sender = Sender::new(shared, config, &sockets, dialer.as_ref().map(|_| &client.handover));
-        let mut receiver = Receiver::new(shared, sockets, stamper, reopening)?;
+        let mut receiver = Receiver::new(shared, sockets, stamper, reconnects)?;
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
         let mut add = |role: &str, thread: usize, run| {
             let (name, cpu) = (format!("{role} {number}"), driver::cpu_of(config, thread));
@@ -105,13 +105,13 @@ pub fn run<P: ClientProtocol>(
                 (Some((receiver.finish(), busy_share)), Vec::new())
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
-            let send = move || (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps());
+            let send = move || (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).pauses());
             add("send", 2 * number, Box::new(send));
         } else {
             let slices = slices.clone();
             let both = move || {
                 let turns = roles::one_loop(&clock, pacing, &until, slices, &mut sender, &mut receiver);
-                (Some((receiver.finish(), turns.busy_share())), turns.gaps())
+                (Some((receiver.finish(), turns.busy_share())), turns.pauses())
             };
             add("client", number, Box::new(both));
         }
@@ -122,7 +122,7 @@ pub fn run<P: ClientProtocol>(
     let (ended, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
 
-    let (received, gaps): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+    let (received, pauses): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
     let (received, busy_shares): (Vec<_>, Vec<_>) = received.into_iter().flatten().unzip();
     let (responses, sockets): (Vec<_>, Vec<_>) = received.into_iter().unzip();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
@@ -142,7 +142,7 @@ pub fn run<P: ClientProtocol>(
         (goodput.timeouts, goodput.retries) = (attempts.timeouts, attempts.retries);
     }
     report.receiver_busy_share = busiest(busy_shares);
-    report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
+    report.pauses = summary::pauses(&clock, &times.window, pauses.into_iter().flatten());
     // The roles have ended, so each socket has one owner.
     Ok(Outcome::new((report, samples), sockets.into_iter().flatten().filter_map(Arc::into_inner)))
 }

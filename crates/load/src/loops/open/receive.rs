@@ -1,4 +1,4 @@
-//! The receive role: reads responses and records their completion. It neither allocates nor locks.
+//! The receive role: reads responses and records their completion. It neither allocates nor locks, except to reconnect.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
-use crate::loops::open::reopen::{Reopened, Reopening};
+use crate::loops::open::reconnect::{Reconnected, Reconnects};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, REJECTED, Shared};
 use crate::record::statuses::Statuses;
@@ -30,7 +30,7 @@ pub struct Receiver<'a, P: ClientProtocol> {
     responses: Responses,
     stamper: Option<Stamper<'a, P>>,
     /// `None` if the end of a connection is an error.
-    reopening: Option<Reopening<'a>>,
+    reconnects: Option<Reconnects<'a>>,
 }
 
 /// Counts of complete responses.
@@ -39,14 +39,14 @@ pub struct Responses {
     /// Responses that are wrong.
     pub errors: Errors,
     pub statuses: Statuses,
-    /// Connections that were opened again.
+    /// Connections that were established again.
     pub reconnects: u64,
 }
 
 struct Connection<P: ClientProtocol> {
     io: Arc<Socket>,
-    /// The event of the poller with which opening the connection again continues; `None` while it is open.
-    opening: Option<Awaits>,
+    /// The event that a reconnect waits for; `None` while the connection is established.
+    reconnecting: Option<Awaits>,
     head: Head,
     reader: P::Reader,
     /// The arrival of the first part of an incomplete response, in ticks; 0 without one.
@@ -80,7 +80,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         shared: Shared<'a, P>,
         sockets: Vec<Arc<Socket>>,
         stamper: Option<Stamper<'a, P>>,
-        reopening: Option<Reopening<'a>>,
+        reconnects: Option<Reconnects<'a>>,
     ) -> Result<Self, LoadError> {
         let poller = Poller::new().map_err(LoadError::waiting)?;
         for (at, io) in sockets.iter().enumerate() {
@@ -88,7 +88,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         let connection = |io| {
             let (head, reader) = (Head::default(), P::Reader::default());
-            Connection { io, opening: None, head, reader, first: 0 }
+            Connection { io, reconnecting: None, head, reader, first: 0 }
         };
         Ok(Self {
             alive: sockets.len(),
@@ -97,7 +97,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             inbox: Vec::with_capacity(READ_BYTES),
             responses: Responses::default(),
             stamper,
-            reopening,
+            reconnects,
             shared,
         })
     }
@@ -113,7 +113,10 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
 
     /// Waits for ready connections. The caller then passes each of `events` to [`Receiver::handle`].
     #[inline]
-    pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
+    pub fn wait(&mut self, events: &mut Events, timeout_ms: u64) {
+        if self.reconnects.as_ref().is_some_and(|it| !it.postponed.is_empty()) {
+            self.dial();
+        }
         // The wait cannot fail with a valid descriptor.
         let _ = self.poller.wait(events, Duration::from_millis(timeout_ms));
     }
@@ -126,7 +129,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
     pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();
         let connection = &self.connections[index];
-        if connection.opening.is_some() {
+        if connection.reconnecting.is_some() {
             return self.establish(index);
         }
         let io = &*connection.io;
@@ -209,7 +212,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         progress.add_completed(completed);
         match failure {
-            Some(Class::Closed) => self.reopen(index),
+            Some(Class::Closed) => self.reconnect(index),
             Some(class) => self.end(index, class),
             None => {}
         }
@@ -234,57 +237,71 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
-        self.reopen(index);
+        self.reconnect(index);
     }
 
-    /// Opens a connection again whose end the server has announced.
+    /// Reconnects after an announced end.
     #[cold]
-    fn reopen(&mut self, index: usize) {
+    fn reconnect(&mut self, index: usize) {
+        let reconnects = self.reconnects.as_mut().filter(|_| self.shared.links[index].begin_reconnect());
+        let Some(reconnects) = reconnects else { return self.end(index, Class::Closed) };
         let connection = &mut self.connections[index];
-        let reopening = self.reopening.as_mut().filter(|_| self.shared.links[index].begin_reopening());
-        let Some(reopening) = reopening else { return self.end(index, Class::Closed) };
         self.poller.remove(connection.io.as_fd());
-        match reopening.begin() {
-            Ok(io) => {
-                (connection.io, connection.opening) = (io, Some(Awaits::Nothing));
-                (connection.reader, connection.first) = (P::Reader::default(), 0);
-                self.watch(index, Awaits::Writable);
+        connection.reconnecting = Some(Awaits::Nothing);
+        (connection.reader, connection.first) = (P::Reader::default(), 0);
+        reconnects.postponed.push(index);
+        self.dial();
+    }
+
+    /// Starts the connections that wait for it.
+    fn dial(&mut self) {
+        let Some(reconnects) = &mut self.reconnects else { return };
+        for index in std::mem::take(&mut reconnects.postponed) {
+            let Some(reconnects) = &mut self.reconnects else { return };
+            match reconnects.dial() {
+                Ok(io) => {
+                    self.connections[index].io = io;
+                    self.watch(index, Awaits::Writable);
+                }
+                // The backlog of a Unix socket is full. No event tells when to retry.
+                Err(Errno::AGAIN) => reconnects.postponed.push(index),
+                Err(error) => self.end(index, error.into()),
             }
-            Err(error) => self.end(index, error.into()),
         }
     }
 
-    /// Continues to open a connection. Once it is open, the send role takes it over.
+    /// Continues to establish a connection. The send role then takes it over.
     #[cold]
     fn establish(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let io = &connection.io;
-        let mut opened = io.establish();
-        if let (Ok(Awaits::Nothing), Some(stamper)) = (&opened, &mut self.stamper) {
-            opened = stamper.restart(index, io.as_fd(), connection.head).map(|()| Awaits::Nothing);
+        let Connection { io, head, .. } = &self.connections[index];
+        let mut established = io.establish();
+        if let (Ok(Awaits::Nothing), Some(stamper)) = (&established, &mut self.stamper) {
+            established = stamper.restart(index, io.as_fd(), *head).map(|()| Awaits::Nothing);
         }
-        match opened {
-            Ok(Awaits::Nothing) => {
-                self.responses.reconnects += 1;
-                self.watch(index, Awaits::Readable);
-                let Connection { io, opening, head, .. } = &mut self.connections[index];
-                *opening = None;
-                let reopened = Reopened { connection: index, socket: io.clone(), answered: *head };
-                if let Some(reopening) = &self.reopening {
-                    reopening.handover.add(reopened);
-                }
-            }
-            Ok(awaits) => self.watch(index, awaits),
-            Err(error) => self.end(index, Class::of(&error)),
+        let is_established = matches!(established, Ok(Awaits::Nothing));
+        let awaits = match established {
+            Ok(Awaits::Nothing) => Awaits::Readable,
+            Ok(awaits) => awaits,
+            Err(error) => return self.end(index, Class::of(&error)),
+        };
+        if !self.watch(index, awaits) || !is_established {
+            return;
+        }
+        self.responses.reconnects += 1;
+        let Connection { io, reconnecting, head, .. } = &mut self.connections[index];
+        *reconnecting = None;
+        let reconnected = Reconnected { connection: index, socket: io.clone(), answered: *head };
+        if let Some(reconnects) = &self.reconnects {
+            reconnects.handover.add(reconnected);
         }
     }
 
-    fn watch(&mut self, index: usize, awaits: Awaits) {
-        let Connection { io, opening, .. } = &mut self.connections[index];
-        let watched = opening.replace(awaits).unwrap_or(Awaits::Readable);
-        if let Err(error) = self.poller.watch(io.as_fd(), index, watched, awaits) {
-            self.end(index, error.into());
-        }
+    /// Changes the event that a reconnect waits for. Returns whether the connection still exists.
+    fn watch(&mut self, index: usize, awaits: Awaits) -> bool {
+        let Connection { io, reconnecting, .. } = &mut self.connections[index];
+        let watched = reconnecting.replace(awaits).unwrap_or(Awaits::Readable);
+        let changed = self.poller.watch(io.as_fd(), index, watched, awaits);
+        changed.map_err(|error| self.end(index, error.into())).is_ok()
     }
 
     #[cold]

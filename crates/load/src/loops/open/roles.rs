@@ -8,6 +8,7 @@ use crate::config::Pacing;
 use crate::driver::{SPIN_NS, Sleeper, StopCondition, Turns};
 use crate::io::poller::{EVENTS_MAX, Events};
 use crate::loops::open::receive::Receiver;
+use crate::loops::open::reconnect::Handover;
 use crate::loops::open::send::Sender;
 use crate::protocol::ClientProtocol;
 use crate::time::clock::Clock;
@@ -26,7 +27,7 @@ pub fn one_loop<P: ClientProtocol>(
     receiver: &mut Receiver<'_, P>,
 ) -> Turns {
     let mut events = Events::with_capacity(EVENTS_MAX);
-    let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
+    let mut turns = slices.watch_pauses(Turns::new(until.window.clone()), clock);
     let mut is_spare = false;
     loop {
         let now = clock.now();
@@ -102,9 +103,10 @@ pub fn send_loop<P: ClientProtocol>(
     mut slices: OwnSlices,
     sender: &mut Sender<'_, P>,
 ) -> Turns {
-    let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
+    let mut turns = slices.watch_pauses(Turns::new(until.window.clone()), clock);
+    sender.handover().into_iter().for_each(Handover::wake_this_thread);
     let mut pause = |turns: &mut Turns, sender: &Sender<'_, P>, now: u64| {
-        let sleep = |ns| thread::sleep(Duration::from_nanos(ns as u64));
+        let sleep = |ns| thread::park_timeout(Duration::from_nanos(ns as u64));
         match pause(clock, pacing, &mut slices, sender, now, sleep) {
             Some(planned) => turns.slept(clock.now(), planned),
             None => std::hint::spin_loop(),
@@ -138,8 +140,8 @@ pub fn send_loop<P: ClientProtocol>(
         pause(&mut turns, sender, now);
     }
     until.progress.set_done();
-    // Continue to write partly sent requests, and those of closed connections, while responses are outstanding.
-    while (sender.has_unsent() || sender.may_reopen()) && until.progress.is_outstanding() {
+    // Continue to write partly sent requests, and those of ended connections, while responses are outstanding.
+    while (sender.has_unsent() || sender.handover().is_some()) && until.progress.is_outstanding() {
         let now = clock.now();
         if until.is_over(now) {
             break;

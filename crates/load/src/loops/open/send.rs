@@ -1,4 +1,5 @@
-//! The send role: writes each request at its planned time, on its connection. It neither allocates nor locks.
+//! The send role: writes each request at its planned time, on its connection. It neither allocates nor locks, except to take over
+//! connections.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
 use crate::driver::RETRY_NS;
-use crate::loops::open::reopen::{Handover, Reopened};
+use crate::loops::open::reconnect::{Handover, Reconnected};
 use crate::loops::open::retry::Retries;
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Link, Shared, Tail};
@@ -32,6 +33,8 @@ pub struct Sender<'a, P: ClientProtocol> {
     retries: Option<Retries>,
     /// `None` if the end of a connection is an error.
     handover: Option<&'a Handover>,
+    /// The old sockets of connections that were taken over. Closing them takes time.
+    ended: Vec<Arc<Socket>>,
 }
 
 /// The byte limit of a request's first write on a stream: about what a socket's buffer accepts at once.
@@ -76,6 +79,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             planned: shared.planned(),
             retries: Retries::of(config, &shared.clock, shared.records.len()),
             handover,
+            ended: Vec::new(),
             shared,
         }
     }
@@ -95,9 +99,9 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         !self.blocked.is_empty()
     }
 
-    /// Whether requests that were sent already may have to be sent again on another connection.
-    pub fn may_reopen(&self) -> bool {
-        self.handover.is_some()
+    /// The connections to take over; `None` if the end of a connection is an error.
+    pub fn handover(&self) -> Option<&'a Handover> {
+        self.handover
     }
 
     /// The time of the next attempt to write to a full socket, or of the next retry, in ticks; `None` if nothing waits.
@@ -132,22 +136,17 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn send_on(&mut self, at: u32, index: usize) -> bool {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;
         let (record, link) = (&records[index], &links[at as usize]);
-        let mut waits = false;
         if !link.is_working() {
             self.take_over();
-            waits = self.may_work_again(link);
-            if !waits && link.is_dead() {
+            if link.is_dead() && !self.may_reconnect(link) {
                 return false;
             }
         }
         let connection = &mut self.connections[at as usize];
         connection.tail.push(link, records, index);
-        if connection.blocked.is_some() || waits {
-            // The request waits behind earlier bytes, or for the connection.
+        if connection.blocked.is_some() || !link.is_working() {
+            // The request waits behind earlier bytes, or for a reconnect.
             record.sent.store(clock.now(), Relaxed);
-            if connection.blocked.is_none() {
-                self.block(at, index, 0);
-            }
         } else {
             let request = protocol.encode(self.shared.request(index), &mut self.scratch);
             let offered = &request[..request.len().min(self.bytes_max.0)];
@@ -184,7 +183,10 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         let count = self.retries.as_mut().map_or(0, |it| it.search(progress.lost(), now));
         for at in 0..count {
             let waiting = self.retries.as_ref().and_then(|it| it.waiting(at));
-            let has_failed = |index: usize| !is_answered(index) && links[self.connection_of(index)].is_dead();
+            let has_failed = |index: usize| {
+                let link = &links[self.connection_of(index)];
+                !is_answered(index) && link.is_dead() && !self.may_reconnect(link)
+            };
             if let Some(index) = waiting.filter(|&index| has_failed(index)) {
                 self.retries.iter_mut().for_each(|it| it.forget(at));
                 self.send_again(index);
@@ -209,8 +211,10 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         };
         let count = links.len();
         let previous = self.connection_of(index);
-        let others = (1..=count).map(|step| (previous + step) % count);
-        let Some(working) = others.into_iter().find(|&at| links[at].is_working()) else { return };
+        let mut others = (1..=count).map(|step| (previous + step) % count);
+        let working = others.clone().find(|&at| links[at].is_working());
+        let working = working.or_else(|| others.find(|&at| self.may_reconnect(&links[at])));
+        let Some(working) = working else { return };
         let Some(retries) = &mut self.retries else { return };
         let Some(retry) = made.get(retries.made).filter(|_| retries.spend(number)) else { return };
         let record = self.planned + retries.made;
@@ -233,41 +237,51 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     #[cold]
     fn block(&mut self, at: u32, index: usize, written: usize) {
         let connection = &mut self.connections[at as usize];
-        (connection.blocked, connection.written) = (NonZeroU32::new(index as u32 + 1), written as u32);
+        (connection.blocked, connection.written) = (from_index(index), written as u32);
         self.blocked.push_back(at);
     }
 
-    /// Whether requests wait for the receive role to open a connection again. After a failed write, it may find an announced end.
-    fn may_work_again(&self, link: &Link) -> bool {
-        link.is_reopening() || (self.handover.is_some() && link.is_broken())
+    /// Whether a connection may work again: the receive role reconnects it, or may find an announced end after a failed write.
+    fn may_reconnect(&self, link: &Link) -> bool {
+        link.is_reconnecting() || (self.handover.is_some() && link.is_broken())
     }
 
-    /// Takes over the connections that are open again. Their unanswered requests are sent again.
-    #[cold]
+    /// Takes over the connections that are established again, and sends their unanswered requests.
+    #[inline]
     fn take_over(&mut self) {
+        let Some(handover) = self.handover else { return };
+        for reconnected in handover.take() {
+            self.take_over_one(reconnected);
+        }
+    }
+
+    #[cold]
+    fn take_over_one(&mut self, Reconnected { connection: at, socket, answered }: Reconnected) {
         let Shared { records, links, .. } = self.shared;
-        let reopened = self.handover.into_iter().flat_map(Handover::take);
-        for Reopened { connection: at, socket, answered } in reopened {
-            let connection = &mut self.connections[at];
-            connection.io = socket;
+        let connection = &mut self.connections[at];
+        self.ended.push(std::mem::replace(&mut connection.io, socket));
+        if connection.blocked.take().is_some() {
             self.blocked.retain(|&blocked| blocked != at as u32);
-            if links[at].end_reopening() {
-                connection.blocked = None;
-                if let Some(index) = answered.peek(&links[at], records) {
-                    self.block(at as u32, index, 0);
-                    self.retry_at = 0;
-                }
+        }
+        if !links[at].end_reconnect() {
+            return;
+        }
+        connection.written = 0;
+        connection.blocked = answered.peek(&links[at], records).and_then(from_index);
+        while self.connections[at].blocked.is_some() {
+            if self.write_blocked(at as u32).is_err() {
+                self.blocked.push_back(at as u32);
+                break;
             }
         }
     }
 
-    /// Writes some of the bytes that a full socket or a closed connection has delayed, if the pause is over. Call it while no
+    /// Takes over connections, and writes some of the bytes delayed by a full socket, if the pause is over. Call it while no
     /// request is due.
     #[inline]
     pub fn retry(&mut self, now: u64) {
-        if self.handover.is_some_and(Handover::has_some) {
-            self.take_over();
-        }
+        self.take_over();
+        self.ended.clear();
         if !self.blocked.is_empty() && now >= self.retry_at {
             self.retry_one(now);
         }
@@ -276,37 +290,45 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     #[cold]
     fn retry_one(&mut self, now: u64) {
         let Some(&at) = self.blocked.front() else { return };
+        if self.write_blocked(at).is_err() {
+            // Try each connection once per pause.
+            self.blocked.rotate_left(1);
+            self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
+        } else if self.connections[at as usize].blocked.is_none() {
+            self.blocked.pop_front();
+        }
+    }
+
+    /// Writes some bytes of the oldest request that the socket has not accepted completely. Fails if the socket is full.
+    fn write_blocked(&mut self, at: u32) -> Result<(), SocketIsFull> {
         let Shared { protocol, records, links, .. } = self.shared;
-        let link = &links[at as usize];
-        let waits = self.may_work_again(link);
-        let connection = &mut self.connections[at as usize];
-        // Every connection in this queue has a blocked request.
-        let Some(blocked) = connection.blocked else { return };
+        let (link, connection) = (&links[at as usize], &mut self.connections[at as usize]);
+        let Some(blocked) = connection.blocked.filter(|_| link.is_working()) else {
+            connection.blocked = None;
+            return Ok(());
+        };
         let index = blocked.get() as usize - 1;
         let request = protocol.encode(self.shared.request(index), &mut self.scratch);
         let rest = &request[connection.written as usize..];
-        let written = match waits {
-            true => Err(Errno::AGAIN),
-            false => connection.io.write(&rest[..rest.len().min(self.bytes_max.1)]),
-        };
-        match written {
+        match connection.io.write(&rest[..rest.len().min(self.bytes_max.1)]) {
             Ok(count) if count == rest.len() => {
-                connection.blocked = records[index].next().and_then(|next| NonZeroU32::new(next as u32 + 1));
+                connection.blocked = records[index].next().and_then(from_index);
                 connection.written = 0;
             }
             Ok(count) => connection.written += count as u32,
-            Err(Errno::AGAIN | Errno::INTR) => {
-                // Try each connection once per pause.
-                self.blocked.rotate_left(1);
-                self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
-            }
+            Err(Errno::AGAIN | Errno::INTR) => return Err(SocketIsFull),
             Err(error) => {
                 link.fail_to_send(error);
                 connection.blocked = None;
             }
         }
-        if connection.blocked.is_none() {
-            self.blocked.pop_front();
-        }
+        Ok(())
     }
+}
+
+struct SocketIsFull;
+
+/// A record's index as stored in [`Connection::blocked`].
+fn from_index(record: usize) -> Option<NonZeroU32> {
+    NonZeroU32::new(record as u32 + 1)
 }

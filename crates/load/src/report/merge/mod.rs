@@ -110,7 +110,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         late: Some(late),
         receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
         stalled_ns: reports().filter_map(|it| it.stalled_ns).max(),
-        gaps: reports().flat_map(|it| it.gaps.iter().cloned()).collect(),
+        pauses: reports().flat_map(|it| it.pauses.iter().cloned()).collect(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
         fit,
         goodput: first.goodput.as_ref().map(|goodput| GoodputReport {

@@ -139,7 +139,7 @@ fn wall_clock_step_changes_no_measurement() {
             let times_ns =
                 [load.response.distribution.max_ns, load.send_delay.distribution.max_ns, record.elapsed_ns, server_ns];
             assert!(times_ns.iter().all(|&ns| ns > 0 && ns < 1_000_000_000_000), "{times_ns:?}");
-            // Guards of interleaved slices do not count, nor do slices with a gap.
+            // Guards of interleaved slices do not count, nor do rounds in which the client paused.
             let measured = record.trial.load.slices.map_or(1.0, |slices| slices.measured_share());
             assert!((1..=(500_000_000.0 * measured) as u64).contains(&load.window_ns), "{}", load.window_ns);
             assert_eq!(load.clock.went_back, 0);

@@ -1,0 +1,77 @@
+//! Reconnects after a response has announced the end of its connection, as many HTTP servers do after some responses.
+//!
+//! The receive role finds the announcement and opens another connection. The send role then takes it over, and sends the
+//! unanswered requests of the old one again. The server has not processed them (RFC 9112 section 9.6). Their t1 and t2 stay, so
+//! their latencies include the wait. Requests that become due meanwhile wait too.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+
+use rustix::io::Errno;
+
+use crate::io::connect::Dialer;
+use crate::record::request::Head;
+use crate::socket::Socket;
+use crate::sync::atomic::{AtomicBool, Ordering::*};
+
+/// A connection that is established again.
+pub struct Reconnected {
+    /// The connection, as an index of the client's connections.
+    pub connection: usize,
+    pub socket: Arc<Socket>,
+    /// The requests that the old connection answered.
+    pub answered: Head,
+}
+
+/// The connections that the send role takes over from the receive role.
+#[derive(Default)]
+pub struct Handover {
+    has_some: AtomicBool,
+    reconnected: Mutex<Vec<Reconnected>>,
+    /// The thread of the send role, if it is not that of the receive role.
+    sender: OnceLock<Thread>,
+}
+
+impl Handover {
+    /// Makes this thread the one that [`Handover::add`] wakes from `park`.
+    pub fn wake_this_thread(&self) {
+        let _ = self.sender.set(thread::current());
+    }
+
+    pub fn add(&self, reconnected: Reconnected) {
+        self.reconnected.lock().unwrap_or_else(PoisonError::into_inner).push(reconnected);
+        self.has_some.store(true, Relaxed);
+        self.sender.get().into_iter().for_each(Thread::unpark);
+    }
+
+    #[inline]
+    pub fn take(&self) -> Vec<Reconnected> {
+        if !self.has_some.load(Relaxed) {
+            return Vec::new();
+        }
+        // A connection that is added after this store sets it again.
+        self.has_some.store(false, Relaxed);
+        std::mem::take(&mut self.reconnected.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The reconnects of a client's receive role.
+pub struct Reconnects<'a> {
+    dialer: &'a Dialer<'a>,
+    dialed: u64,
+    pub handover: &'a Handover,
+    /// Connections to dial later, because the backlog of the server's Unix socket was full.
+    pub postponed: Vec<usize>,
+}
+
+impl<'a> Reconnects<'a> {
+    /// `number` is the client's number, so that clients begin with different source addresses.
+    pub fn new(dialer: &'a Dialer<'a>, number: u32, handover: &'a Handover) -> Self {
+        Self { dialer, dialed: number.into(), handover, postponed: Vec::new() }
+    }
+
+    /// Starts a connection.
+    pub fn dial(&mut self) -> Result<Arc<Socket>, Errno> {
+        self.dialer.begin_again(&mut self.dialed).map(Arc::new)
+    }
+}
