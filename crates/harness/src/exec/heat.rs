@@ -288,7 +288,7 @@ impl Contestant<'_> {
     }
 }
 
-/// Merges the reports of each contestant's clients. Leaves out rounds in which any client had a gap, alike for all contestants.
+/// Merges the reports of each contestant's clients. Leaves out rounds in which any client paused, alike for all contestants.
 fn merge(
     contestants: &mut [Contestant<'_>],
     mut reports: Vec<Vec<fleet::Gathered>>,
@@ -300,7 +300,7 @@ fn merge(
         let order = contestant.order.as_ref().expect("the contestant has an order");
         merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
-    // A server on the client's CPU makes the client pause too, which belong to its figures.
+    // A server on the client's CPU makes the client pause too. These pauses belong to its figures.
     let Trial { load, .. } = contestants[0].trial;
     let is_shared = |cpu: &usize| contestants.iter().any(|it| it.trial.serve.cpus().contains(cpu));
     let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(is_shared);

@@ -40,7 +40,7 @@ pub struct Client {
     /// a timeout. By default, requests wait up to the end of the cool-down.
     pub request_timeout: Option<Time>,
     /// The number of times that the client sends a request again, on the next connection that works, after a timeout or after the
-    /// end of its connection. By default 0. Needs `request-timeout`.
+    /// failure of its connection. By default 0. Needs `request-timeout`.
     pub retries: Option<u32>,
     /// The retry budget: the most retries, as a share of the requests. By default without limit. Needs `retries`.
     pub retry_budget: Option<Share>,

@@ -12,7 +12,7 @@ pub struct RequestTimeout {
     /// The longest time from the send of a request to the last byte of its response, in nanoseconds. A later response counts as
     /// none.
     pub timeout_ns: u64,
-    /// How often a request is sent again after a timeout, or after the end of its connection.
+    /// How often a request is sent again after a timeout, or after the failure of its connection.
     #[serde(default)]
     pub retries: u32,
     /// The most retries, as a share of the requests. `None` without a limit.

@@ -139,11 +139,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         match self.exchanges[at].step {
             Step::Idle => self.send(at, due),
             Step::Reconnecting if self.watched[at] == Awaits::Nothing => self.dial(at),
-            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], &self.sockets[at]) {
-                Ok(true) => {}
-                Ok(false) => self.retry_later(at),
-                Err(error) => self.end(at, error.into()),
-            },
+            Step::Writing => self.write_on(at),
             Step::Reconnecting | Step::Waiting => {}
         }
     }
@@ -157,6 +153,21 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             Ok(Sent::Partly) => self.retry_later(at),
             Ok(Sent::Whole | Sent::NotConnected) => self.turns.begin(self.exchanges[at].sent, false),
             Err(error) => self.end(at, error.into()),
+        }
+    }
+
+    #[cold]
+    fn write_on(&mut self, at: usize) {
+        match self.engine.write_on(&mut self.exchanges[at], &self.sockets[at]) {
+            Ok(true) => {}
+            Ok(false) => self.retry_later(at),
+            Err(error) => {
+                // An unread response may announce the end of the connection.
+                self.read(at);
+                if self.exchanges[at].step == Step::Writing {
+                    self.end(at, error.into());
+                }
+            }
         }
     }
 
@@ -206,7 +217,12 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
                 self.engine.recorder.reconnected();
                 self.watch(at, Awaits::Readable);
                 let exchange = &mut self.exchanges[at];
-                exchange.step = if exchange.left > 0 { Step::Writing } else { Step::Idle };
+                if exchange.left > 0 {
+                    // The rest of a pipeline follows at once, even in the slice of another server.
+                    exchange.step = Step::Writing;
+                    return self.write_on(at);
+                }
+                exchange.step = Step::Idle;
                 let now = self.engine.clock.now();
                 let due = exchange.due.max(self.engine.slices.after(now, 0));
                 self.engine.wake_at(at, due);

@@ -38,7 +38,7 @@ pub struct Counts {
     pub after_drain: u64,
     pub errors: Errors,
     pub statuses: Statuses,
-    /// Connections that the client opened again.
+    /// Reconnects of the client.
     pub reconnects: u64,
     /// Transactions without memory for a sample.
     pub unsampled: u64,
@@ -207,7 +207,7 @@ impl<'a> Recorder<'a> {
         &mut self.counts.statuses
     }
 
-    /// Counts a connection that the client opened again.
+    /// Counts a reconnect.
     pub fn reconnected(&mut self) {
         self.counts.reconnects += 1;
     }

@@ -72,7 +72,7 @@ classes! {
     Miss = 8, miss, "miss";
     /// The service rejected the request.
     Rejected = 9, rejected, "rejected";
-    /// The server ended the connection after a response while requests were left, as with HTTP's `Connection: close`.
+    /// The server ended the connection after a response while requests were left, and the client did not reconnect.
     Closed = 10, closed, "closed";
     /// ICMP reported that a datagram did not reach its port.
     Unreachable = 11, unreachable, "unreachable";

@@ -12,7 +12,7 @@ pub struct GoodputReport {
     pub timeout_ns: u64,
     /// Attempts of the whole trial that were not answered in time, though their connections worked.
     pub timeouts: u64,
-    /// Attempts of the whole trial after the first, which followed a timeout or the end of a connection.
+    /// Attempts of the whole trial after the first, which followed a timeout or the failure of a connection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u64,
     /// The length of a bin of the window, in nanoseconds: a multiple of 100 ms. The last bin may be shorter.

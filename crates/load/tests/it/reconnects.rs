@@ -111,6 +111,12 @@ fn reconnects_continue_between_slices() {
         assert_eq!((report.errors, report.completed), (Errors::default(), report.planned));
         assert!(report.http.unwrap().reconnects > 100);
     }
+    for pipeline in [1, 7] {
+        let (target, _) = closing(3);
+        let report = run(&LoadConfig { slices: Some(slices), pipeline, ..closed(target) }).report;
+        assert_eq!((report.errors, report.completed), (Errors::default(), report.sent));
+        assert!(report.http.unwrap().reconnects > 5);
+    }
 }
 
 /// An announced end is no reason for a retry.

@@ -227,5 +227,11 @@ mod tests {
         run.header.interleave = Interleave::Auto;
         let text = sentences(&run);
         assert!(text.contains("(without an interval: use --repeats 3)"), "{text}");
+
+        // One of three repeats is not usable.
+        let mut run = testkit::run();
+        run.records.retain(|it| it.trial.repeat < 3 && (it.trial.repeat != 1 || it.trial.label() != "poll"));
+        let text = sentences(&run);
+        assert!(text.contains("(without an interval for poll: use --interleave auto, or --repeats 4)"), "{text}");
     }
 }

@@ -36,7 +36,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// The flags that give an interval to ratios without one.
     #[serde(skip)]
-    pub(crate) remedy: &'static str,
+    pub(crate) remedy: String,
     /// Pairs are equal in practice if their ratio is within this distance of 1.
     #[serde(skip)]
     pub(crate) margin: f64,

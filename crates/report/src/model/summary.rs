@@ -66,6 +66,9 @@ impl Summary {
     }
 }
 
+/// The fewest usable repeats that give a separate trial an interval: see [`Ratio`].
+const REPEATS_MIN: u32 = 3;
+
 fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &Pruned) -> Comparison {
     let is_compared = |trial: &&Trial| trial.workload == *workload && !trial.is_reference;
     let trials: Vec<&Trial> = run.header.trials.iter().filter(is_compared).collect();
@@ -103,7 +106,12 @@ fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &P
         network,
         interleaving,
         metric,
-        remedy: if run.header.interleave.is_never() { "--interleave auto, or --repeats 3" } else { "--repeats 3" },
+        remedy: {
+            let done = records.iter().map(|it| it.trial.repeat + 1).max().unwrap_or(0);
+            let auto = if run.header.interleave.is_never() { "--interleave auto, or " } else { "" };
+            // Not every repeat is usable.
+            format!("{auto}--repeats {}", (done + 1).max(REPEATS_MIN))
+        },
         margin: match run.header.strategy {
             Strategy::Until { margin, .. } => margin,
             _ => MARGIN,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
+use crate::driver::RETRY_NS;
 use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
@@ -114,7 +115,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
     /// Waits for ready connections. The caller then passes each of `events` to [`Receiver::handle`].
     #[inline]
     pub fn wait(&mut self, events: &mut Events, timeout_ms: u64) {
-        if self.reconnects.as_ref().is_some_and(|it| !it.postponed.is_empty()) {
+        if self.reconnects.as_ref().is_some_and(|it| !it.waiting.is_empty()) {
             self.dial();
         }
         // The wait cannot fail with a valid descriptor.
@@ -206,13 +207,15 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 break;
             }
         }
+        let is_all = rest.is_empty();
         // The kernel's timestamp belongs to the last packet of a read. Use it only if the read ended with its only response.
-        if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
+        if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, is_all) {
             stamper.arrived(record);
         }
         progress.add_completed(completed);
         match failure {
-            Some(Class::Closed) => self.reconnect(index),
+            Some(Class::Closed) if is_all => self.reconnect(index),
+            Some(Class::Closed) => self.end(index, Class::Wrong),
             Some(class) => self.end(index, class),
             None => {}
         }
@@ -249,22 +252,28 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.poller.remove(connection.io.as_fd());
         connection.reconnecting = Some(Awaits::Nothing);
         (connection.reader, connection.first) = (P::Reader::default(), 0);
-        reconnects.postponed.push(index);
+        reconnects.waiting.push(index);
         self.dial();
     }
 
     /// Starts the connections that wait for it.
     fn dial(&mut self) {
-        let Some(reconnects) = &mut self.reconnects else { return };
-        for index in std::mem::take(&mut reconnects.postponed) {
-            let Some(reconnects) = &mut self.reconnects else { return };
-            match reconnects.dial() {
+        let now = self.shared.clock.now();
+        while let Some(reconnects) = self.reconnects.as_mut().filter(|it| now >= it.dial_at)
+            && let Some(&index) = reconnects.waiting.last()
+        {
+            let dialed = reconnects.dial();
+            if dialed.as_ref().is_err_and(|error| *error == Errno::AGAIN) {
+                // No event tells when the backlog of a Unix socket has room.
+                reconnects.dial_at = now + self.shared.clock.ticks(RETRY_NS);
+                return;
+            }
+            reconnects.waiting.pop();
+            match dialed {
                 Ok(io) => {
                     self.connections[index].io = io;
                     self.watch(index, Awaits::Writable);
                 }
-                // The backlog of a Unix socket is full. No event tells when to retry.
-                Err(Errno::AGAIN) => reconnects.postponed.push(index),
                 Err(error) => self.end(index, error.into()),
             }
         }

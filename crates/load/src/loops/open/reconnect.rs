@@ -60,14 +60,16 @@ pub struct Reconnects<'a> {
     dialer: &'a Dialer<'a>,
     dialed: u64,
     pub handover: &'a Handover,
-    /// Connections to dial later, because the backlog of the server's Unix socket was full.
-    pub postponed: Vec<usize>,
+    /// Connections to dial.
+    pub waiting: Vec<usize>,
+    /// The time before which none is dialed, in ticks, because the backlog of the server's Unix socket was full.
+    pub dial_at: u64,
 }
 
 impl<'a> Reconnects<'a> {
     /// `number` is the client's number, so that clients begin with different source addresses.
     pub fn new(dialer: &'a Dialer<'a>, number: u32, handover: &'a Handover) -> Self {
-        Self { dialer, dialed: number.into(), handover, postponed: Vec::new() }
+        Self { dialer, dialed: number.into(), handover, waiting: Vec::new(), dial_at: 0 }
     }
 
     /// Starts a connection.

@@ -1,4 +1,4 @@
-//! Retries: the send role sends a request again, on another connection, after a timeout or after the end of its connection.
+//! Retries: the send role sends a request again, on another connection, after a timeout or after the failure of its connection.
 //!
 //! The late response to an earlier attempt is read and discarded, because the responses of a connection arrive in order.
 

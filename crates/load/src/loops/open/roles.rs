@@ -162,7 +162,7 @@ pub fn receive_loop<P: ClientProtocol>(
     let mut sleeper = Sleeper::new(until.window.clone());
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
-        // Do not wake during the slices of other contestants, except for responses.
+        // Do not wake during the slices of other contestants, except for responses and reconnects.
         let planned = slices.sleep(clock, clock.now(), |ns| receiver.sleep_precise(ns));
         receiver.wait(&mut events, if planned.is_some() { 0 } else { SLEEP_MS });
         for event in events.iter() {

@@ -42,6 +42,9 @@ const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// The byte limit of later writes on a stream, which must not delay a due request for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
+/// The most old sockets that wait to be closed.
+const ENDED_MAX: usize = 64;
+
 struct Connection {
     io: Arc<Socket>,
     tail: Tail,
@@ -131,7 +134,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         }
     }
 
-    /// Sends the request of a record. Returns whether its connection works.
+    /// Sends the request of a record. Returns `false` if its connection has failed.
     #[inline]
     fn send_on(&mut self, at: u32, index: usize) -> bool {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;
@@ -259,6 +262,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn take_over_one(&mut self, Reconnected { connection: at, socket, answered }: Reconnected) {
         let Shared { records, links, .. } = self.shared;
         let connection = &mut self.connections[at];
+        self.ended.truncate(ENDED_MAX);
         self.ended.push(std::mem::replace(&mut connection.io, socket));
         if connection.blocked.take().is_some() {
             self.blocked.retain(|&blocked| blocked != at as u32);
@@ -281,7 +285,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     #[inline]
     pub fn retry(&mut self, now: u64) {
         self.take_over();
-        self.ended.clear();
+        drop(self.ended.pop());
         if !self.blocked.is_empty() && now >= self.retry_at {
             self.retry_one(now);
         }
