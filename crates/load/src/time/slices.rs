@@ -51,12 +51,11 @@ impl OwnSlices {
     }
 
     /// Sleeps until the client's next slice unless `now` is in one. `sleep` takes nanoseconds, and may end early if a response
-    /// arrives. Returns the planned time of waking, if it slept.
+    /// arrives or a connection is established again. Returns the planned time of waking, if it slept.
     #[inline]
     pub fn sleep(&mut self, clock: &Clock, now: u64, sleep: impl FnOnce(i64)) -> Option<u64> {
         let start = self.next_start(now)?;
-        let longest_ns = if start == u64::MAX { LAST_SLEEP_NS } else { SLEEP_NS };
-        let ns = clock.between_ns(now, start).min(longest_ns);
+        let ns = if start == u64::MAX { LAST_SLEEP_NS } else { clock.between_ns(now, start).min(SLEEP_NS) };
         sleep(ns);
         Some(now + clock.ticks(ns as f64))
     }
@@ -106,6 +105,19 @@ mod tests {
             assert_eq!(slices.next_start(at), (!is_own).then_some(next), "{at}");
         }
         assert_eq!(slices.next_start(2_000), Some(u64::MAX));
+    }
+
+    #[test]
+    fn sleep_ends_with_the_next_slice_or_soon_after_the_last_one() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let (mut slices, starts) = made_up();
+        let mut slept = |now: u64| {
+            let mut slept_ns = None;
+            slices.sleep(&clock, now, |ns| slept_ns = Some(ns));
+            slept_ns
+        };
+        assert_eq!(slept(starts[0] + 10), Some(clock.between_ns(starts[0] + 10, starts[1])));
+        assert_eq!((slept(starts[1]), slept(2_000)), (None, Some(LAST_SLEEP_NS)));
     }
 
     #[test]
