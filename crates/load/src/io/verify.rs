@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 
 use crate::config::{LoadConfig, Transport};
 use crate::protocol::{ClientProtocol, Reply};
@@ -42,8 +41,8 @@ struct Connection<P: ClientProtocol, F> {
 }
 
 enum Step {
-    Connecting,
-    Handshaking(Awaits),
+    /// The value is the event with which it continues.
+    Establishing(Awaits),
     /// Waits for room for the rest of the request. The value is the number of bytes already written.
     Writing(usize),
     Reading,
@@ -72,7 +71,7 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
 
     pub fn push(&mut self, number: u64, socket: F) {
         let deadline = Instant::now() + self.timeout;
-        let (reader, step) = (P::Reader::default(), Step::Connecting);
+        let (reader, step) = (P::Reader::default(), Step::Establishing(Awaits::Writable));
         self.under_way.push(Connection { number, socket, deadline, reader, step });
     }
 
@@ -113,12 +112,8 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
         let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
         let socket: &Socket = (*socket).borrow();
         let greeting = protocol.greeting(*number);
-        if let Step::Connecting = step {
-            sockopt::socket_error(socket)??;
-            *step = Step::Handshaking(Awaits::Nothing);
-        }
-        if let Step::Handshaking(awaits) = step {
-            *awaits = socket.continue_handshake()?;
+        if let Step::Establishing(awaits) = step {
+            *awaits = socket.establish()?;
             if *awaits != Awaits::Nothing {
                 return Ok(false);
             }
@@ -165,8 +160,8 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
 impl<P: ClientProtocol, F: Borrow<Socket>> Connection<P, F> {
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.step {
-            Step::Connecting | Step::Writing(_) | Step::Handshaking(Awaits::Writable) => PollFlags::OUT,
-            Step::Reading | Step::Handshaking(_) => PollFlags::IN,
+            Step::Writing(_) | Step::Establishing(Awaits::Writable) => PollFlags::OUT,
+            Step::Reading | Step::Establishing(_) => PollFlags::IN,
         };
         let socket: &Socket = self.socket.borrow();
         PollFd::from_borrowed_fd(socket.as_fd(), flags)

@@ -69,7 +69,7 @@ impl Socket {
         self.session().is_some_and(|session| !session.has_ended())
     }
 
-    /// Continues to establish a connection that [`crate::io::connect::Dialer`] began, without blocking.
+    /// Continues to establish a connection, including the TLS handshake, without blocking.
     pub fn establish(&self) -> io::Result<Awaits> {
         sockopt::socket_error(&self.fd)??;
         self.continue_handshake()

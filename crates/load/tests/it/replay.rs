@@ -1,6 +1,6 @@
 //! Replays of recorded arrivals.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Phases, Sizes, Tra
 use muxbench_load::{Arrivals, Event, Listener, LoadConfig, LoadError, Outcome};
 use wire::ServiceSpec;
 
-use crate::server::{answer_all, server, service};
+use crate::server::{answer_all, read_head, server, service};
 
 /// Arrivals from memory instead of a file.
 struct Recorded(Vec<Arrival>);
@@ -90,13 +90,7 @@ fn recorded_connections_are_used_over_all_clients() {
 /// Answers HTTP requests to `/bytes/N`, and notes the sizes.
 fn answer_sizes(mut stream: TcpStream, sizes: &Mutex<Vec<usize>>) -> Option<()> {
     loop {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).ok()?;
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8(head).unwrap();
+        let head = read_head(&mut stream)?;
         let bytes = head.split(' ').nth(1)?.strip_prefix("/bytes/")?.parse().ok()?;
         sizes.lock().unwrap().push(bytes);
         let body = "x".repeat(bytes);

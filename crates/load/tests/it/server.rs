@@ -45,18 +45,24 @@ pub fn answer_all(mut stream: impl Read + Write) {
     while answer_one(&mut stream).is_some() {}
 }
 
+/// Reads a request up to the empty line after its headers; `None` if the connection has ended.
+pub fn read_head(stream: &mut impl Read) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8(head).unwrap())
+}
+
 /// Answers HTTP requests. Response `last` of a connection announces its end.
 pub fn http<S: Read + Write>(last: u32) -> impl Fn(&mut S, u32) -> Option<()> + Send + Sync {
     move |stream, number| {
         if number == last {
             return None;
         }
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).ok()?;
-            head.push(byte[0]);
-        }
+        read_head(stream)?;
         let close = if number + 1 == last { "Connection: close\r\n" } else { "" };
         stream.write_all(format!("HTTP/1.1 200 OK\r\n{close}Content-Length: 2\r\n\r\nok").as_bytes()).ok()
     }

@@ -14,6 +14,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use wire::ServiceSpec;
 
+use crate::server::read_head;
+
 /// The size of a body that takes many records and fills a socket's buffer.
 const LARGE_BYTES: usize = 3 << 20;
 
@@ -39,13 +41,7 @@ type Stream = StreamOwned<ServerConnection, TcpStream>;
 
 /// Reads a request; returns its head and the size of its body.
 fn read_request(stream: &mut Stream) -> Option<(String, usize)> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).ok()?;
+    let head = read_head(stream)?;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?.parse().ok()?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).ok()?;

@@ -11,6 +11,7 @@ use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured, T
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
+use stats::blocks::BLOCKS_MIN;
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
 
 use super::balance::Balance;
@@ -66,8 +67,12 @@ impl Summary {
     }
 }
 
-/// The fewest usable repeats that give a separate trial an interval: see [`Ratio`].
-const REPEATS_MIN: u32 = 3;
+/// Returns the flags that give an interval to ratios without one. Not every repeat is usable, so one more is needed at least.
+fn remedy(run: &Run, records: &[&TrialRecord]) -> String {
+    let done = records.iter().map(|it| it.trial.repeat + 1).max().unwrap_or(0);
+    let auto = if run.header.interleave.is_never() { "--interleave auto, or " } else { "" };
+    format!("{auto}--repeats {}", (done + 1).max(BLOCKS_MIN as u32))
+}
 
 fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &Pruned) -> Comparison {
     let is_compared = |trial: &&Trial| trial.workload == *workload && !trial.is_reference;
@@ -106,12 +111,7 @@ fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &P
         network,
         interleaving,
         metric,
-        remedy: {
-            let done = records.iter().map(|it| it.trial.repeat + 1).max().unwrap_or(0);
-            let auto = if run.header.interleave.is_never() { "--interleave auto, or " } else { "" };
-            // Not every repeat is usable.
-            format!("{auto}--repeats {}", (done + 1).max(REPEATS_MIN))
-        },
+        remedy: remedy(run, &records),
         margin: match run.header.strategy {
             Strategy::Until { margin, .. } => margin,
             _ => MARGIN,

@@ -262,7 +262,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn take_over_one(&mut self, Reconnected { connection: at, socket, answered }: Reconnected) {
         let Shared { records, links, .. } = self.shared;
         let connection = &mut self.connections[at];
-        self.ended.truncate(ENDED_MAX);
+        self.ended.truncate(ENDED_MAX - 1);
         self.ended.push(std::mem::replace(&mut connection.io, socket));
         if connection.blocked.take().is_some() {
             self.blocked.retain(|&blocked| blocked != at as u32);
