@@ -30,7 +30,6 @@ pub enum Severity {
     /// Good, or without effect.
     Good,
     /// Disturbs results, or limits the possible measurements.
-    #[serde(rename = "beware")]
     Warning,
     /// Not reported by the host.
     Unknown,

@@ -395,14 +395,13 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, rest);
         let has_more = taken_bytes < rest.len();
         self.taken_bytes += taken_bytes;
-        let ends = !self.goes_on && !has_more;
         let (wrong, is_last) = match reply {
             None => {
                 exchange.first = if exchange.first == 0 { now } else { exchange.first };
                 return if self.goes_on { (now, Received::Part) } else { self.end(exchange, io) };
             }
-            Some(Reply::Good) => (None, ends),
-            Some(Reply::Bad(class)) => (Some(class), ends),
+            Some(Reply::Good) => (None, false),
+            Some(Reply::Bad(class)) => (Some(class), false),
             Some(Reply::Last(wrong)) => (wrong, true),
             Some(Reply::Garbage) => return (now, Received::Failed(Class::Wrong)),
         };

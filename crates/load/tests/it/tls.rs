@@ -31,6 +31,8 @@ enum End {
     Chunked,
     /// Also chunked. The third response of a connection announces its end.
     Third,
+    /// Also chunked. With the third response of a connection, TLS announces its end and HTTP does not.
+    OnlyByTls,
     /// The response has no length. TLS announces the end of the connection.
     Announced,
     /// The response has no length. The connection ends without an announcement.
@@ -55,21 +57,21 @@ fn respond(stream: &mut Stream, end: End, number: u32) -> Option<bool> {
     let content = "y".repeat(length);
     let is_last = match end {
         End::Chunked => false,
-        End::Third => number == 2,
+        End::Third | End::OnlyByTls => number == 2,
         End::Announced | End::CutOff => true,
     };
     let response = match end {
-        End::Chunked | End::Third => {
-            let close = if is_last { "Connection: close\r\n" } else { "" };
+        End::Chunked | End::Third | End::OnlyByTls => {
+            let close = if is_last && end == End::Third { "Connection: close\r\n" } else { "" };
             format!("{close}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n")
         }
         End::Announced | End::CutOff => format!("\r\n{content}"),
     };
-    stream.write_all(format!("HTTP/1.1 201 Created\r\n{response}").as_bytes()).and_then(|()| stream.flush()).ok()?;
-    if end == End::Announced {
+    stream.conn.writer().write_all(format!("HTTP/1.1 201 Created\r\n{response}").as_bytes()).ok()?;
+    if is_last && matches!(end, End::Announced | End::OnlyByTls) {
         stream.conn.send_close_notify();
-        stream.flush().ok()?;
     }
+    stream.flush().ok()?;
     Some(!is_last)
 }
 
@@ -89,7 +91,9 @@ fn server_with(certificate: &str, versions: &[&'static SupportedProtocolVersion]
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             stream.set_nodelay(true).unwrap();
-            let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
+            let mut connection = ServerConnection::new(config.clone()).unwrap();
+            connection.set_buffer_limit(None);
+            let mut stream = StreamOwned::new(connection, stream);
             thread::spawn(move || (0..).all(|number| respond(&mut stream, end, number) == Some(true)));
         }
     });
@@ -167,6 +171,15 @@ fn client_reconnects_over_tls() {
             let reconnects = report.http.unwrap().reconnects;
             assert!(reconnects > 4 && report.completed <= 3 * reconnects + 8, "{reconnects}, {}", report.completed);
         }
+    }
+}
+
+#[test]
+fn only_http_announces_the_end_of_a_connection() {
+    let open = config(server(&[&TLS13], End::OnlyByTls), 7, trusting(CERTIFICATE));
+    for config in [closed(open.clone()), open] {
+        let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
+        assert!(report.errors.total() >= 4 && report.http.unwrap().reconnects == 0, "{:?}", report.errors);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::output;
   muxbench doctor                     # warnings come first
   taskset -c 2-7 muxbench doctor      # check only these CPUs
   muxbench doctor --clean             # remove what killed runs have left
-  muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
+  muxbench doctor --json | jq '.[] | select(.state == \"warning\") | .remedy'")]
 pub struct Args {
     /// Remove what killed runs have left, and examine nothing
     ///
