@@ -60,7 +60,9 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "A decision map",
-        about: "Which architecture wins under which traffic. Several names are a tie.",
+        about: "Which architecture wins under which traffic. Several names are a tie, which the first one wins by CPU time, \
+                memory or simplicity.\nP(best), p50 and CPU time are those of the first name. P(best) is the probability that \
+                it is the best; in a tie it may be low.",
         name: "atlas",
         run: "atlas",
         command: "muxbench atlas --output results/atlas",
@@ -108,7 +110,8 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "hermes2025",
-        about: "How the kernel's programs give connections to network threads.",
+        about: "Which network thread gets a new connection: one that waits, one by a hash, or one that a BPF program \
+                chooses (steering).",
         name: "hermes2025",
         run: "reproduce-hermes2025-quick",
         command: "muxbench reproduce hermes2025",

@@ -24,7 +24,8 @@ pub enum TieBreak {
 pub struct Choice {
     /// The winner.
     pub winner: usize,
-    /// The contestants that are not known to differ from the best by more than the margin, if there are several; with the winner.
+    /// The contestants that differ from the best by at most the margin as measured, or not significantly; with the winner. Empty if
+    /// there are no others.
     pub tied: Vec<usize>,
     /// The reason that broke the tie.
     pub tie_break: Option<TieBreak>,
