@@ -25,7 +25,7 @@ pub fn description(data: &[u8]) {
 
 /// Reads a capture, and estimates the traffic of its first destination.
 pub fn capture(data: &[u8]) {
-    use harness::observe::{Observation, capture, flows::Flows};
+    use traffic::observe::{Observation, capture, flows::Flows};
     let mut first = None;
     let _ = capture::read(data, |packet| {
         first.get_or_insert(packet.destination.port());
@@ -36,7 +36,7 @@ pub fn capture(data: &[u8]) {
     let observation = Observation::of(port, &flows.finish(Vec::new()));
     let requests = observation.requests.as_ref();
     assert!(requests.is_none_or(|it| it.request.bytes.is_finite() && it.response.bytes.is_finite()), "{observation:?}");
-    let _ = observation.experiment();
+    let _ = harness::traffic_profile::experiment(&observation);
 }
 
 /// Parses an architecture's name with its numbers.
@@ -82,14 +82,14 @@ fn check_plan(mut experiment: harness::spec::Experiment) {
 
 /// Reads a file of samples.
 pub fn samples(data: &[u8]) {
-    if let Ok(samples) = harness::samples::read_from(&mut std::io::Cursor::new(data)) {
+    if let Ok(samples) = traffic::samples::read_from(&mut std::io::Cursor::new(data)) {
         assert!(samples.len() <= (1 << 20) + 4 * data.len(), "{} rows", samples.len());
     }
 }
 
 /// Reads recorded arrivals.
 pub fn trace(data: &[u8]) {
-    if let Ok(rows) = harness::trace::Rows::read(std::io::Cursor::new(data.to_vec()), &[]) {
+    if let Ok(rows) = traffic::trace::Rows::read(std::io::Cursor::new(data.to_vec()), &[]) {
         let rows = rows.take_while(Result::is_ok).take((1 << 20) + 4 * data.len() + 1).count();
         assert!(rows <= (1 << 20) + 4 * data.len(), "{rows} rows");
     }

@@ -10,7 +10,7 @@ use load::Sample;
 fn main() -> anyhow::Result<()> {
     let file = std::env::args().nth(1).context("usage: sends FILE")?;
     let mut out = BufWriter::new(stdout().lock());
-    for sample in muxbench_harness::samples::read(Path::new(&file))? {
+    for sample in traffic::samples::read(Path::new(&file))? {
         if sample.sent_ns != Sample::NEVER {
             writeln!(out, "{}", sample.sent_ns)?;
         }

@@ -2,7 +2,6 @@
 //!
 //! # Layers
 //! Each module uses only those above it.
-//! - [`mod@trace`]: recorded arrivals; `columnar`: Parquet files of any origin
 //! - [`spec`]: experiment files and the values in them
 //! - [`model`]: planned and stored data
 //! - [`host`]: facts and limits of this host, and the placement of trials
@@ -10,17 +9,16 @@
 //! - [`netns`]: testbeds with separate hosts for server and clients, and the network between them
 //! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
 //! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
-//! - [`files`]: safe file access; [`samples`]: the columnar files of a run; [`store`]: the folder of a run
+//! - [`files`]: safe file access; [`samples`]: the files of a run's samples; [`store`]: the folder of a run
 //! - [`fleet`]: the clients of a trial, which this process or the workers of a distributed run start
 //! - [`exec`]: execution of trials, each in its own processes
 //! - [`doctor`]: problems of this host that disturb results, and their remedies
-//! - [`observe`]: the traffic of a running server, as an experiment
+//! - [`traffic_profile`]: the observed traffic of a running server, as an experiment
 //!
 //! Independent modules: [`calibration`] checks the client against known times, [`description`] asks a server for its
 //! service; [`deadline_stream`] applies one deadline to all reads and writes of a connection.
 
 pub mod calibration;
-mod columnar;
 pub mod deadline_stream;
 pub mod description;
 #[cfg(target_os = "linux")]
@@ -32,11 +30,10 @@ pub mod host;
 pub mod judge;
 pub mod model;
 pub mod netns;
-pub mod observe;
 pub mod plan;
 pub mod process;
 pub mod samples;
 pub mod spec;
 pub mod store;
 pub mod strategy;
-pub mod trace;
+pub mod traffic_profile;

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use harness::{files, samples, store};
+use harness::{files, store};
 use load::Sample;
 use papers::PaperComparison;
 use report::plot::chart::Chart;
 use report::plot::svg;
+use traffic::samples;
 
 use crate::output;
 

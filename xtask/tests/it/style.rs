@@ -134,6 +134,7 @@ fn readmes_of_crates_show_their_examples() {
         ("stats", "ratio"),
         ("server", "host"),
         ("load", "open_loop"),
+        ("traffic", "arrivals"),
         ("harness", "plan"),
         ("report", "table"),
         ("papers", "claims"),

@@ -21,7 +21,6 @@ use crate::fleet::{self, Fleet};
 use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
-use crate::samples;
 use crate::spec::transport::{PrivateFolder, Transport};
 
 /// The time for a server to read its counters. Each connection adds time, because it may have its own process (20 to 40 µs
@@ -309,7 +308,7 @@ fn merge(
         contestant.observations.load = Some(match contestant.trial.load.slices {
             None => report,
             Some(_) => {
-                let samples = samples::read(&contestant.samples).map_err(|error| (number, error))?;
+                let samples = traffic::samples::read(&contestant.samples).map_err(|error| (number, error))?;
                 joined(&contestant.trial.load, report, &samples, &left_out)
             }
         });

@@ -123,7 +123,7 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
     {
         return Ok(single.report.clone());
     }
-    let read = |(account, file): (&Account, &Draft)| Ok((account.config.clone(), samples::read(&file.path)?));
+    let read = |(account, file): (&Account, &Draft)| Ok((account.config.clone(), traffic::samples::read(&file.path)?));
     let parts = accounts.iter().zip(&files).map(read).collect::<anyhow::Result<Vec<_>>>()?;
     for (number, (account, (_, samples))) in accounts.iter().zip(&parts).enumerate() {
         if let Err(reason) = validate::check(account, samples) {

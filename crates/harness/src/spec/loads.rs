@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use load::LoadConfig;
 use load::config::RateProfile;
 use load::config::validate::broken;
+use traffic::trace::Column;
 use wire::ServiceSpec;
 
 use super::experiment::Experiment;
@@ -14,7 +15,6 @@ use super::tls::Tls;
 use super::trace::Trace;
 use super::units::Size;
 use super::workload::{Service, WorkloadSpec};
-use crate::trace::Column;
 
 impl Experiment {
     /// Tests whether the workload lists the requests to all servers of `http`.

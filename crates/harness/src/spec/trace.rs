@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use traffic::trace::{self, Column};
 
 use super::units::{Time, UnitError, units};
-use crate::trace::{self, Column};
 
 /// The start of the replayed part: a time after the first arrival of the file, or `peak` for the part with the most arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

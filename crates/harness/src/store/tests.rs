@@ -471,7 +471,7 @@ fn fifo_in_a_run_folder_is_an_error() {
         let resumed = without_waiting(name, move || Store::resume(&resuming_folder).map(drop));
         match name {
             "samples/0001.parquet" => {
-                let why = without_waiting(name, move || crate::samples::read(&samples_path(&folder, 1)).unwrap_err());
+                let why = without_waiting(name, move || traffic::samples::read(&samples_path(&folder, 1)).unwrap_err());
                 assert!(format!("{why:#}").contains("not a regular file"), "{why:#}");
             }
             "lock" => {

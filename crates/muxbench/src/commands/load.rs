@@ -124,7 +124,7 @@ impl Listener for Runner {
     }
 
     fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
-        harness::trace::replay(trace)
+        traffic::trace::replay(trace)
     }
 
     fn begin(&mut self) -> Result<Option<u64>, String> {

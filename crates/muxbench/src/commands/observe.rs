@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use harness::observe::flows::observe_capture;
-use harness::observe::{self, Observation};
 use harness::spec::Experiment;
 use harness::spec::units::Time;
+use harness::traffic_profile;
 use report::format;
 use schemars::JsonSchema;
 use serde::Serialize;
+use traffic::observe::flows::observe_capture;
+use traffic::observe::{self, Observation};
 
 use crate::options::format::FormatArgs;
 use crate::{files, output, signals};
@@ -81,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, None) => observe_live(args, args.port.context("--port: missing")?)?,
     };
     let observation = Observation::of(port, &traffic);
-    let experiment = observation.experiment();
+    let experiment = traffic_profile::experiment(&observation);
     if args.format.json {
         output::print_json(&Observed { observation: &observation, experiment: experiment.as_ref().ok() })?;
     } else {
@@ -90,7 +91,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &args.output {
         let experiment = experiment.map_err(anyhow::Error::msg)?;
-        files::write(file, observation.text_of(&experiment).map_err(anyhow::Error::msg)?.as_bytes())?;
+        files::write(
+            file,
+            traffic_profile::text_of(&observation, &experiment).map_err(anyhow::Error::msg)?.as_bytes(),
+        )?;
         output::note(format_args!("traffic profile in {}", file.display()));
     }
     Ok(ExitCode::SUCCESS)

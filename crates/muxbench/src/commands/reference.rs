@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use clap::{Command, ValueEnum};
 use harness::spec::Experiment;
-use harness::{samples, store};
+use harness::store;
 use serde_json::Value;
+use traffic::samples;
 
 use crate::commands::schema;
 use crate::{exit, output};

@@ -6,7 +6,7 @@ use harness::spec::WorkloadSpec;
 use harness::spec::profile::Profile;
 use harness::spec::trace::{Trace, TraceStart};
 use harness::spec::units::Time;
-use harness::trace::Column;
+use traffic::trace::Column;
 
 use super::named;
 

@@ -32,7 +32,7 @@ fn run(folder: &Path, arguments: &[&str]) -> String {
 
 /// The planned times of a trial in nanoseconds after the start of the window, and the trial.
 fn planned(run: &Path) -> (Vec<i64>, TrialRecord) {
-    let samples = harness::samples::read(&harness::store::samples_path(run, 0)).unwrap();
+    let samples = traffic::samples::read(&harness::store::samples_path(run, 0)).unwrap();
     let record = harness::store::read(run).unwrap().records.remove(0);
     (samples.iter().map(|sample| sample.planned_ns).collect(), record)
 }
@@ -83,7 +83,7 @@ fn recorded_sizes_and_connections_are_replayed_or_refused() {
     let http = compare("--service http --output run");
     let out = run(folder.path(), &[&http.split(' ').collect::<Vec<_>>()[..], SMALL].concat());
     assert!(out.contains("100 arrivals of day.csv with their 6 sizes from 100ms at 2x speed"), "{out}");
-    let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    let samples = traffic::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
     // The part begins with the 25th row.
     let expected: Vec<u32> = (25..125).map(|at| at % 7).collect();
     assert_eq!(samples.iter().map(|sample| sample.connection).collect::<Vec<_>>(), expected);

@@ -1,9 +1,9 @@
 //! The observed traffic of a server.
 
-use harness::observe::Observation;
-use harness::observe::estimate::{Connections, MessageSize, Requests};
-use harness::observe::traffic::SizeDistribution;
 use stats::Distribution;
+use traffic::observe::Observation;
+use traffic::observe::estimate::{Connections, MessageSize, Requests};
+use traffic::observe::traffic::SizeDistribution;
 
 use crate::format::{bandwidth, bytes, digits, percent, time};
 use crate::text::medium::hanging;
@@ -114,8 +114,8 @@ fn rows_of_times(observation: &Observation) -> Vec<Row> {
 mod tests {
     use std::num::NonZeroU16;
 
-    use harness::observe::traffic::{Connection, Moves, OpenCounts, Traffic, Volume};
     use stats::Histogram;
+    use traffic::observe::traffic::{Connection, Moves, OpenCounts, Traffic, Volume};
 
     use super::*;
 

@@ -342,7 +342,7 @@ fn reports_and_samples_of_five_workers_are_merged() {
         println!("{} samples merged in {:?}", report.planned, started.elapsed());
         assert_eq!((report.planned, report.send_delay.distribution.count), (5 * SAMPLES as u64, 5 * SAMPLES as u64));
         assert_eq!(report.processes.len(), 5);
-        let samples = crate::samples::read(&draft).unwrap();
+        let samples = traffic::samples::read(&draft).unwrap();
         assert_eq!(samples.len() as u64, report.planned);
         assert!((0..5).all(|client| samples.iter().filter(|it| it.client == client).count() as i64 == SAMPLES));
         assert!(samples.iter().all(|it| it.connection / 2 == it.client));

@@ -46,7 +46,7 @@ fn assert_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     // Each process may round its share by one request.
     let expected = load.rate_asked_per_s.unwrap() * record.trial.load.phases.measure_ns as f64 / 1e9;
     assert!((planned as f64 - expected).abs() <= connections.len() as f64, "{planned} of {expected}");
-    let samples = harness::samples::read(&harness::store::samples_path(folder, record.trial.index)).unwrap();
+    let samples = traffic::samples::read(&harness::store::samples_path(folder, record.trial.index)).unwrap();
     assert_eq!(samples.len() as u64, planned);
     assert!(samples.windows(2).all(|pair| pair[0].planned_ns <= pair[1].planned_ns));
     let mut first = 0;

@@ -168,7 +168,7 @@ fn kernel_timestamps_cover_every_sent_request() {
         // machine this applies to most responses.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
-    let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    let samples = traffic::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
     assert!(
         samples
             .iter()
@@ -189,7 +189,7 @@ fn flags_set_locality_and_schedules() {
     assert_interleaved(&store);
     for record in store.records {
         let samples =
-            harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), record.trial.index))
+            traffic::samples::read(&harness::store::samples_path(&folder.path().join("run"), record.trial.index))
                 .unwrap();
         let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();
@@ -380,7 +380,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
     let completing = trials.iter().filter(|trial| trial["load"]["completed"].as_u64().unwrap() > 0).count();
     assert!(completing >= trials_expected / 2, "only {completing} of {trials_expected} trials have requests");
     let results = std::fs::read_dir(folder.join("results")).unwrap().next().unwrap().unwrap().path();
-    let samples = harness::samples::read(&harness::store::samples_path(&results, 0)).unwrap();
+    let samples = traffic::samples::read(&harness::store::samples_path(&results, 0)).unwrap();
     let planned = trials[0]["load"]["planned"].as_u64().unwrap();
     assert_interleaved(&harness::store::read(&results).unwrap());
     // The samples of an interleaved trial include those of guards.
@@ -430,7 +430,7 @@ fn serve_and_load_work_without_a_runner() {
         .unwrap();
     let out = text(&output.stdout);
     assert!(out.contains("200 of 200 requests completed"), "{out}{}", text(&output.stderr));
-    assert_eq!(harness::samples::read(&samples).unwrap().len(), 200);
+    assert_eq!(traffic::samples::read(&samples).unwrap().len(), 200);
     let (_, totals) = serve.stop();
     // The first request of each connection verifies the service.
     assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");

@@ -31,7 +31,7 @@ fn report_repeats_the_table_of_compare() {
 
     let results = std::fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
     for trial in 0..4 {
-        let samples = harness::samples::read(&harness::store::samples_path(&results, trial)).unwrap();
+        let samples = traffic::samples::read(&harness::store::samples_path(&results, trial)).unwrap();
         assert_eq!(samples.len(), 200);
         assert!(
             samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)

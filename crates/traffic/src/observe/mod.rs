@@ -5,7 +5,6 @@
 //! - [`tracker`]: traffic from snapshots of the kernel's counters; `live` takes them through `sock_diag`, which asks the kernel
 //! - [`flows`]: traffic from packets; [`capture`] reads them from a file
 //! - [`estimate`]: requests, sizes, rate and active share, estimated from traffic
-//! - [`profile`]: an experiment with the observed traffic
 
 pub mod capture;
 #[cfg(not(target_os = "linux"))]
@@ -14,7 +13,6 @@ pub mod estimate;
 pub mod flows;
 #[cfg(target_os = "linux")]
 mod live;
-pub mod profile;
 #[cfg(target_os = "linux")]
 mod sock_diag;
 pub mod tracker;

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use super::estimate::{Connections, Observation, Requests};
+use traffic::observe::estimate::{Connections, Observation, Requests};
+
 use crate::spec::units::{Rate, Share, Size};
 use crate::spec::{Experiment, OneOrMany, Service, presets};
 
@@ -11,54 +12,45 @@ const ALL_ACTIVE: f64 = 0.995;
 /// The least limit of open sessions.
 const SESSIONS_MIN: usize = 10;
 
-impl Observation {
-    /// Returns the experiment of the preset `compare` with the observed traffic as its workload. Fails without requests.
-    pub fn experiment(&self) -> Result<Experiment, String> {
-        let port = self.port;
-        let Some(requests) = &self.requests else {
-            return Err(format!(
-                "cannot write a traffic profile of port {port}: no request and response was seen; observe it under traffic, or \
+/// Returns the experiment of the preset `compare` with the observed traffic as its workload. Fails without requests.
+pub fn experiment(observation: &Observation) -> Result<Experiment, String> {
+    let port = observation.port;
+    let Some(requests) = &observation.requests else {
+        return Err(format!(
+            "cannot write a traffic profile of port {port}: no request and response was seen; observe it under traffic, or \
                  longer"
-            ));
-        };
-        let mut experiment = presets::find("compare").expect("the preset exists").experiment();
-        experiment.name = format!("port-{port}");
-        experiment.about = format!("Traffic of port {port}, observed for {:.1} s", self.window_ns as f64 / 1e9);
-        let workload = &mut experiment.workload;
-        workload.service = Service::Fixed;
-        workload.request = Some(size(requests.request.bytes));
-        workload.response = Some(size(requests.response.bytes));
-        workload.rate = Some(OneOrMany(vec![rate(requests)]));
-        let count = if requests.is_short_lived() {
-            let per_connection = requests.per_connection.unwrap_or(1.0).round().max(1.0);
-            workload.requests_per_connection = NonZeroU32::new(per_connection as u32);
-            workload.idle = OneOrMany(vec![silent(&self.connections) as u32]);
-            // A limit: sessions must not wait for each other.
-            (2 * self.connections.open.max.saturating_sub(silent(&self.connections))).max(SESSIONS_MIN)
-        } else {
-            let share = self.connections.active_share.filter(|share| *share > 0.0 && *share < ALL_ACTIVE);
-            workload.active = OneOrMany(vec![Share(share.map_or(1.0, |share| (share * 1e4).round() / 1e4))]);
-            (self.connections.open.mean.round() as usize).max(1)
-        };
-        workload.connections = OneOrMany(NonZeroU32::new(count as u32).into_iter().collect());
-        let text = self.text_of(&experiment)?;
-        Experiment::parse(&text, "traffic profile")
-            .map_err(|error| format!("cannot write a traffic profile of port {port}: {error}"))
-    }
-
-    /// Returns an experiment as a file.
-    pub fn text_of(&self, experiment: &Experiment) -> Result<String, String> {
-        let text = toml::to_string(experiment).map_err(|error| error.to_string())?;
-        let means = self.requests.as_ref().map_or_else(String::new, means);
-        Ok(format!("# Written by `muxbench observe`. The keys are those of any experiment file.\n{means}{text}"))
-    }
+        ));
+    };
+    let mut experiment = presets::find("compare").expect("the preset exists").experiment();
+    experiment.name = format!("port-{port}");
+    experiment.about = format!("Traffic of port {port}, observed for {:.1} s", observation.window_ns as f64 / 1e9);
+    let workload = &mut experiment.workload;
+    workload.service = Service::Fixed;
+    workload.request = Some(size(requests.request.bytes));
+    workload.response = Some(size(requests.response.bytes));
+    workload.rate = Some(OneOrMany(vec![rate(requests)]));
+    let count = if requests.is_short_lived() {
+        let per_connection = requests.per_connection.unwrap_or(1.0).round().max(1.0);
+        workload.requests_per_connection = NonZeroU32::new(per_connection as u32);
+        workload.idle = OneOrMany(vec![silent(&observation.connections) as u32]);
+        // A limit: sessions must not wait for each other.
+        (2 * observation.connections.open.max.saturating_sub(silent(&observation.connections))).max(SESSIONS_MIN)
+    } else {
+        let share = observation.connections.active_share.filter(|share| *share > 0.0 && *share < ALL_ACTIVE);
+        workload.active = OneOrMany(vec![Share(share.map_or(1.0, |share| (share * 1e4).round() / 1e4))]);
+        (observation.connections.open.mean.round() as usize).max(1)
+    };
+    workload.connections = OneOrMany(NonZeroU32::new(count as u32).into_iter().collect());
+    let text = text_of(observation, &experiment)?;
+    Experiment::parse(&text, "traffic profile")
+        .map_err(|error| format!("cannot write a traffic profile of port {port}: {error}"))
 }
 
-impl Requests {
-    /// Tests whether most requests are on short-lived connections.
-    pub fn is_short_lived(&self) -> bool {
-        self.short_lived_share > 0.5
-    }
+/// Returns an experiment as a file.
+pub fn text_of(observation: &Observation, experiment: &Experiment) -> Result<String, String> {
+    let text = toml::to_string(experiment).map_err(|error| error.to_string())?;
+    let means = observation.requests.as_ref().map_or_else(String::new, means);
+    Ok(format!("# Written by `muxbench observe`. The keys are those of any experiment file.\n{means}{text}"))
 }
 
 /// Returns comments about the sizes that are means.
@@ -87,8 +79,8 @@ fn rate(requests: &Requests) -> Rate {
 mod tests {
     use std::num::NonZeroU16;
 
-    use super::super::traffic::{Connection, OpenCounts, Traffic, Volume};
     use super::*;
+    use traffic::observe::traffic::{Connection, OpenCounts, Traffic, Volume};
 
     fn observed(connections: Vec<Connection>) -> Observation {
         let open = OpenCounts { mean: connections.len() as f64, max: 40, ..OpenCounts::default() };
@@ -107,13 +99,13 @@ mod tests {
     fn lasting_connections_have_their_active_share() {
         let connections = [vec![connection(50); 30], vec![connection(0); 90]].concat();
         let observed = observed(connections);
-        let experiment = observed.experiment().unwrap();
+        let experiment = experiment(&observed).unwrap();
         let workload = &experiment.workload;
         assert_eq!(workload.connections.0, [NonZeroU32::new(120).unwrap()]);
         assert_eq!((workload.active.0.as_slice(), workload.requests_per_connection), (&[Share(0.25)][..], None));
         assert_eq!((workload.request, workload.response), (Some(Size(300)), Some(Size(20_000))));
         assert_eq!(workload.rate.as_ref().unwrap().0, [Rate(750.0)]);
-        let text = observed.text_of(&experiment).unwrap();
+        let text = text_of(&observed, &experiment).unwrap();
         assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
         assert!(!text.contains("is their mean"), "{text}");
     }
@@ -122,8 +114,8 @@ mod tests {
     fn profile_states_which_sizes_are_means() {
         let mut observed = observed(vec![connection(50); 30]);
         observed.requests.as_mut().unwrap().response.is_constant = false;
-        let experiment = observed.experiment().unwrap();
-        let text = observed.text_of(&experiment).unwrap();
+        let experiment = experiment(&observed).unwrap();
+        let text = text_of(&observed, &experiment).unwrap();
         assert!(text.contains("\n# The sizes of responses vary. The key `response` is their mean.\n"), "{text}");
         assert!(!text.contains("sizes of requests"), "{text}");
         assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
@@ -132,7 +124,7 @@ mod tests {
     #[test]
     fn short_lived_connections_become_sessions() {
         let short = Connection { is_new: true, has_ended: true, ..connection(3) };
-        let workload = observed([vec![short; 100], vec![connection(0); 7]].concat()).experiment().unwrap().workload;
+        let workload = experiment(&observed([vec![short; 100], vec![connection(0); 7]].concat())).unwrap().workload;
         assert_eq!(workload.requests_per_connection, NonZeroU32::new(3));
         assert_eq!((workload.connections.0[0].get(), workload.idle.0[0]), (66, 7));
         assert_eq!((workload.rate.unwrap().0, workload.active.0), (vec![Rate(150.0)], vec![Share(1.0)]));
@@ -140,7 +132,7 @@ mod tests {
 
     #[test]
     fn silent_server_has_no_profile() {
-        let error = observed(vec![connection(0); 3]).experiment().unwrap_err();
+        let error = experiment(&observed(vec![connection(0); 3])).unwrap_err();
         assert!(
             error.starts_with("cannot write a traffic profile of port 8080: no request and response was seen"),
             "{error}"

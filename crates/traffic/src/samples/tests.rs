@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::io;
 
 use super::*;
@@ -152,7 +153,7 @@ fn large_file_reads_back_as_written() {
     let samples: Vec<Sample> = (0..200_000).map(sample).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");
-    write(&path, &samples, &[]).unwrap();
+    write(File::create(&path).unwrap(), &samples, &[]).unwrap();
     assert!(read(&path).unwrap() == samples);
 }
 
@@ -164,7 +165,7 @@ fn written_file_exceeds_two_bytes_per_three_rows() {
     for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
         let sample = |at: i64| Sample { planned_ns: at * period_ns, ..Sample::UNKNOWN };
         let samples: Vec<Sample> = (0..200_000).map(sample).collect();
-        write(&path, &samples, &[]).unwrap();
+        write(File::create(&path).unwrap(), &samples, &[]).unwrap();
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
     }
@@ -176,7 +177,7 @@ fn written_file_exceeds_two_bytes_per_three_rows() {
             ..Sample::UNKNOWN
         };
         let samples: Vec<Sample> = (0..200_000).map(sample).collect();
-        write(&path, &samples, &[]).unwrap();
+        write(File::create(&path).unwrap(), &samples, &[]).unwrap();
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes * 3 > samples.len() as u64 * 2, "{bytes} bytes, {together} at once");
     }
@@ -197,9 +198,9 @@ fn samples_read_back_as_written() {
         .collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");
-    write(&path, &samples, &[("architecture", "epoll".into())]).unwrap();
+    write(File::create(&path).unwrap(), &samples, &[("architecture", "epoll".into())]).unwrap();
     assert_eq!(read(&path).unwrap(), samples);
-    write(&path, &[], &[]).unwrap();
+    write(File::create(&path).unwrap(), &[], &[]).unwrap();
     assert_eq!(read(&path).unwrap(), []);
     assert!(read(&folder.path().join("absent")).unwrap_err().to_string().contains("absent"));
 }

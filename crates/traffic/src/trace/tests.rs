@@ -118,7 +118,7 @@ fn samples_of_a_run_are_replayed() {
     // More rows than a group has.
     let count = (1 << 20) + 1_000;
     let sample = |at: i64| Sample { planned_ns: 7 + at * 1_000, connection: (at % 300) as u32, ..Sample::UNKNOWN };
-    samples::write(&path, &(0..count).map(sample).collect::<Vec<_>>(), &[]).unwrap();
+    samples::write(fs::File::create(&path).unwrap(), &(0..count).map(sample).collect::<Vec<_>>(), &[]).unwrap();
     let trace = scan(&path, 0, None, 1.0).unwrap();
     assert_eq!(
         (trace.requests, trace.length_ns, trace.has_connections),

@@ -165,6 +165,13 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
+impl Requests {
+    /// Tests whether most requests are on short-lived connections.
+    pub fn is_short_lived(&self) -> bool {
+        self.short_lived_share > 0.5
+    }
+}
+
 impl Observation {
     /// Estimates the requests of a port from its traffic.
     ///
