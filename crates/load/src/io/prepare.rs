@@ -3,8 +3,6 @@
 use std::io;
 use std::time::Instant;
 
-use rustix::buffer::spare_capacity;
-
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::PROGRESS;
@@ -71,7 +69,7 @@ pub fn prepare<P: ClientProtocol>(
 /// Reads once. The bytes may contain no content, but messages of TLS.
 fn read(socket: &Socket, inbox: &mut Vec<u8>) -> io::Result<()> {
     inbox.clear();
-    let count = rustix::io::read(socket, spare_capacity(inbox))?;
+    let count = socket.receive(inbox)?;
     if count == 0 || !socket.decrypt(inbox)? && inbox.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

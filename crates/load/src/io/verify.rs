@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -131,7 +130,7 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
         }
         for _ in 0..READS_MAX {
             inbox.clear();
-            let Some(count) = unless_blocked(|| rustix::io::read(socket, spare_capacity(inbox)))? else { break };
+            let Some(count) = unless_blocked(|| socket.receive(inbox))? else { break };
             let goes_on = count > 0 && socket.decrypt(inbox)?;
             let (taken, mut reply) = if inbox.is_empty() { (0, None) } else { protocol.read(greeting, reader, inbox) };
             if !goes_on {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Think};
@@ -364,7 +363,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[inline]
     pub fn receive(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         self.inbox.clear();
-        match rustix::io::read(io, spare_capacity(&mut self.inbox)) {
+        match io.receive(&mut self.inbox) {
             Ok(0) => return self.end(exchange, io),
             Ok(_) => {}
             Err(Errno::AGAIN | Errno::INTR) => return (0, Received::Part),

@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use wire::stream::{Direction, Stream};
@@ -252,7 +251,7 @@ impl<'a> Worker<'a> {
         for _ in 0..self.turn_pieces() {
             let left_bytes = self.connections[at].left_bytes;
             let length = left_bytes.min(self.fill.len() as u64) as usize;
-            match rustix::io::write(&self.sockets[at], &self.fill[..length]) {
+            match self.sockets[at].write(&self.fill[..length]) {
                 Ok(count) => {
                     self.moved.sent += count as u64;
                     if self.stream.direction == Direction::In {
@@ -296,7 +295,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, at: usize) {
         for _ in 0..self.turn_pieces() {
             self.inbox.clear();
-            match rustix::io::read(&self.sockets[at], spare_capacity(&mut self.inbox)) {
+            match self.sockets[at].receive(&mut self.inbox) {
                 Ok(0) if self.connections[at].state == State::Ending => {
                     self.moved.ended += 1;
                     return self.leave(at);

@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 
 use tls::{Awaits, Handshake, Session, Tls};
 
@@ -49,9 +50,16 @@ impl Socket {
     #[inline]
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self.session() {
-            None => rustix::io::write(&self.fd, bytes),
+            // send(2) and recv(2) take less CPU time than write(2) and read(2), which serve files too.
+            None => rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL),
             Some(mut session) => session.write(self.fd.as_fd(), bytes),
         }
+    }
+
+    /// Appends bytes of the socket, encrypted if it has TLS, to the inbox. Returns their number.
+    #[inline]
+    pub fn receive(&self, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
+        rustix::net::recv(&self.fd, spare_capacity(inbox), RecvFlags::empty()).map(|(bytes, _)| bytes)
     }
 
     /// Replaces the bytes read from the socket by their decrypted content, which may be empty. Returns whether the server may

@@ -4,7 +4,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::driver::RETRY_NS;
@@ -135,7 +134,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         let io = &*connection.io;
         let read = match &mut self.stamper {
-            None => rustix::io::read(io, spare_capacity(&mut self.inbox)),
+            None => io.receive(&mut self.inbox),
             Some(stamper) => {
                 if stamper.is_all(flags, index, io.as_fd()) {
                     return;
