@@ -18,7 +18,7 @@ pub fn experiment(observation: &Observation) -> Result<Experiment, String> {
     let Some(requests) = &observation.requests else {
         return Err(format!(
             "cannot write a traffic profile of port {port}: no request and response was seen; observe it under traffic, or \
-                 longer"
+             longer"
         ));
     };
     let mut experiment = presets::find("compare").expect("the preset exists").experiment();
@@ -79,8 +79,9 @@ fn rate(requests: &Requests) -> Rate {
 mod tests {
     use std::num::NonZeroU16;
 
-    use super::*;
     use traffic::observe::traffic::{Connection, OpenCounts, Traffic, Volume};
+
+    use super::*;
 
     fn observed(connections: Vec<Connection>) -> Observation {
         let open = OpenCounts { mean: connections.len() as f64, max: 40, ..OpenCounts::default() };

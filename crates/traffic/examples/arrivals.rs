@@ -1,4 +1,4 @@
-//! Prints the times of recorded arrivals: `cargo run --example arrivals access.csv`.
+//! Prints the number of recorded arrivals and their length: `cargo run --example arrivals access.csv`.
 
 use std::error::Error;
 use std::fs::File;
@@ -7,15 +7,16 @@ use muxbench_traffic::trace::Rows;
 
 /// Returns the number of arrivals, and the nanoseconds between the first and the last.
 pub fn length(file: File) -> Result<(usize, i64), Box<dyn Error>> {
-    let mut times_ns = Vec::new();
+    let (mut arrivals, mut first_ns, mut last_ns) = (0, None, 0_i64);
     for row in Rows::read(file, &[])? {
-        times_ns.push(row?.time_ns);
+        last_ns = row?.time_ns;
+        first_ns = first_ns.or(Some(last_ns));
+        arrivals += 1;
     }
-    let length_ns = times_ns.last().zip(times_ns.first()).map_or(0, |(last, first)| last - first);
-    Ok((times_ns.len(), length_ns))
+    Ok((arrivals, first_ns.map_or(0, |first_ns| last_ns.saturating_sub(first_ns))))
 }
 
-/// Prints both.
+/// Prints the number and the length.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("no file: give a CSV or Parquet file with a column of times")?;
     let (arrivals, length_ns) = length(File::open(file)?)?;

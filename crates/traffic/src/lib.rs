@@ -8,6 +8,8 @@
 //!
 //! [`observe`] is independent of them: the traffic of a running server.
 
+#![forbid(unsafe_code)]
+
 mod columnar;
 pub mod observe;
 pub mod samples;

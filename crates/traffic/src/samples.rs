@@ -33,6 +33,9 @@ pub const SCHEMA: &str = "message samples {
     optional int64 hardware_service_ns; required int64 client;
 }";
 
+/// The limit of a time in nanoseconds (104 days). The sum of 2,000 such figures fits in 64 bits.
+pub const TIME_NS_MAX: u64 = 1 << 53;
+
 /// The functions that get and set a column's value in a row; `None` is null.
 type Accessors = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
 
@@ -104,6 +107,29 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
         }
     }
     Ok(samples)
+}
+
+/// Checks samples of a client with these connections, whose host is not trusted. An error names the first impossible figure.
+pub fn check(samples: &[Sample], connections: u32) -> Result<(), String> {
+    for sample in samples {
+        if sample.connection >= connections {
+            let number = sample.connection;
+            return Err(format!("a sample has connection {number}, but the client has only {connections} connections"));
+        }
+        let times = [
+            sample.planned_ns,
+            sample.sent_ns,
+            sample.complete_ns,
+            sample.scheduler_ns,
+            sample.driver_ns,
+            sample.arrived_ns,
+            sample.hardware_service_ns,
+        ];
+        if let Some(ns) = times.into_iter().find(|&ns| ns != Sample::NEVER && ns.unsigned_abs() > TIME_NS_MAX) {
+            return Err(format!("a sample has a time of {ns} ns"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a file has the columns of samples. Files of earlier versions lack the last column.

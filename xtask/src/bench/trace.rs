@@ -86,7 +86,7 @@ fn replay(binary: &Path, file: &Path) -> anyhow::Result<Vec<i64>> {
     // A disturbed trial is not valid, but its sends are as the client made them.
     printed(&mut command, MEASURED)?;
     fs::remove_dir_all(file.with_extension("run"))?;
-    let text = command::output(example("muxbench-harness", "sends").arg(&samples)).context("the example `sends`")?;
+    let text = command::output(example("muxbench-traffic", "sends").arg(&samples)).context("the example `sends`")?;
     let mut sends_ns: Vec<i64> = text.lines().map(str::parse).collect::<Result<_, _>>()?;
     sends_ns.sort_unstable();
     Ok(sends_ns)

@@ -33,8 +33,9 @@ pub struct Fuzz {
     keep: bool,
 }
 
-/// Targets that need the crate `harness`. The other targets build without it in a tenth of the time.
-const HARNESS_TARGETS: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
+/// Targets that need the crates `harness` or `traffic`. The other targets build without them in a tenth of the time.
+const HARNESS_TARGETS: [&str; 9] =
+    ["architecture", "capture", "description", "experiment", "frame", "record", "samples", "trace", "units"];
 
 /// Fuzzes each target and stops at the first failure.
 pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {

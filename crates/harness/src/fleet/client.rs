@@ -4,11 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use load::config::LoadConfig;
+use load::time::schedule;
 use load::{Event, LoadReport};
 
 use crate::samples;
 
 pub(super) const SINGLE: &str = "the client";
+/// The time in nanoseconds to summarise a request and to write its sample, with a margin for slow hosts.
+const SUMMARY_NS: u64 = 5_000;
+const SUMMARY_MAX: Duration = Duration::from_secs(3600);
 
 /// Timeouts for other workers and for clients. Tests use shorter ones.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +24,7 @@ pub(super) struct Timeouts {
     /// For a handshake; longer over a slow network ([`super::round_trip`]). A worker repeats failed handshakes within the timeout
     /// `joining`.
     pub(super) handshake: Duration,
-    /// The margin added to a client's connection timeout and to the length of its phases. It allows for other work, such as
-    /// summarising and writing samples.
+    /// The margin added to a client's connection timeout and to the length of its phases. It allows for other work.
     pub(super) client: Duration,
     /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,
@@ -129,7 +132,9 @@ pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
 
 /// The deadline for the report of a client that starts about now.
 pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
-    Instant::now() + Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + margin
+    let requests = schedule::records_max(config).saturating_mul(config.clients.into());
+    let summary = Duration::from_nanos(requests.saturating_mul(SUMMARY_NS)).min(SUMMARY_MAX);
+    Instant::now() + Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + summary + margin
 }
 
 #[cfg(test)]
@@ -151,6 +156,17 @@ mod tests {
         fn give_up(&mut self) -> String {
             "silent".into()
         }
+    }
+
+    #[test]
+    fn summary_of_many_requests_takes_longer() {
+        let deadline_s = |rate_per_s| {
+            let target = ([127, 0, 0, 1], 80);
+            let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+            let config = LoadConfig { rate_per_s: Some(rate_per_s), ..LoadConfig::new(target, service) };
+            report_deadline(&config, Duration::ZERO).duration_since(Instant::now()).as_secs()
+        };
+        assert!(deadline_s(1e3) < deadline_s(1e7) && deadline_s(1e18) < 2 * SUMMARY_MAX.as_secs());
     }
 
     #[test]

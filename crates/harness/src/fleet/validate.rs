@@ -3,10 +3,10 @@
 use load::Sample;
 use load::report::merge::Account;
 use serde_json::Value;
+use traffic::samples::TIME_NS_MAX;
 
-/// The limit of a count, a rate, or a time in nanoseconds (104 days). The sum of 2,000 such figures fits in 64 bits.
-const FIGURE_MAX: f64 = (1u64 << 53) as f64;
-const TIME_NS_MAX: u64 = 1 << 53;
+/// The limit of a count or a rate.
+const FIGURE_MAX: f64 = TIME_NS_MAX as f64;
 
 /// Checks a report and its samples. An error names the first impossible figure.
 pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String> {
@@ -42,25 +42,7 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
             return Err(format!("stream.fairness is {}, not between 0 and 1", stream.fairness));
         }
     }
-    for sample in samples {
-        if sample.connection >= connections {
-            let number = sample.connection;
-            return Err(format!("a sample has connection {number}, but the client has only {connections} connections"));
-        }
-        let times = [
-            sample.planned_ns,
-            sample.sent_ns,
-            sample.complete_ns,
-            sample.scheduler_ns,
-            sample.driver_ns,
-            sample.arrived_ns,
-            sample.hardware_service_ns,
-        ];
-        if let Some(ns) = times.into_iter().find(|&ns| ns != Sample::NEVER && ns.unsigned_abs() > TIME_NS_MAX) {
-            return Err(format!("a sample has a time of {ns} ns"));
-        }
-    }
-    Ok(())
+    traffic::samples::check(samples, connections)
 }
 
 /// Checks that every number in a report is small enough to be added.

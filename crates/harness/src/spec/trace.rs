@@ -89,7 +89,7 @@ impl Trace {
             (from, _) => Ok(from.and_then(|from| from.0).map_or(0, |from| from.0)),
         };
         let scanned = from_ns
-            .and_then(|from_ns| trace::scan(&self.file, (from_ns, length_ns), self.speed, &self.ignore, refusal));
+            .and_then(|from_ns| trace::scan(&self.file, (from_ns, length_ns), self.speed, &self.ignore, &refusal));
         scanned.map_err(|error| format!("file: {error:#}"))
     }
 

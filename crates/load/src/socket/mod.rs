@@ -51,7 +51,7 @@ impl Socket {
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self.session() {
             // send(2) and recv(2) take less CPU time than write(2) and read(2), which serve files too.
-            None => rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL),
+            None => rustix::net::send(&self.fd, bytes, SendFlags::empty()),
             Some(mut session) => session.write(self.fd.as_fd(), bytes),
         }
     }

@@ -8,6 +8,7 @@ use std::{fmt, fs, io};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -238,8 +239,8 @@ impl Session {
             }
             received.clear();
             received.reserve(READ_BYTES);
-            match rustix::io::read(io, spare_capacity(&mut received)) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            match rustix::net::recv(io, spare_capacity(&mut received), RecvFlags::empty()) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => self.records.feed(&received),
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(Awaits::Readable),
                 Err(error) => return Err(error.into()),
@@ -291,7 +292,7 @@ impl Session {
     fn flush(&mut self, io: BorrowedFd<'_>) -> Result<bool, Errno> {
         let outgoing = &mut self.records.outgoing;
         while !outgoing.is_empty() {
-            match rustix::io::write(io, outgoing) {
+            match rustix::net::send(io, &outgoing[..], SendFlags::empty()) {
                 Ok(count) => drop(outgoing.drain(..count)),
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => return Ok(false),
                 Err(error) => return Err(error),

@@ -134,7 +134,7 @@ fn place(comparison: &Comparison) -> String {
         connections.push_str(&format!(", {} idle", workload.idle));
     }
     match workload.rate_per_s {
-        Some(rate_per_s) => format!("{connections} and {rate_per_s} requests/s"),
+        rate @ Some(_) => format!("{connections} and {} requests/s", format::rate(rate)),
         None => format!("{connections} in a closed loop"),
     }
 }

@@ -120,7 +120,7 @@ pub fn scan(
     (from_ns, length_ns): (u64, Option<u64>),
     speed: f64,
     ignored: &[Column],
-    refusal: impl Fn(Column) -> Option<&'static str>,
+    refusal: &dyn Fn(Column) -> Option<&'static str>,
 ) -> anyhow::Result<Trace> {
     let file = std::path::absolute(file)?;
     let place = || file.display().to_string();

@@ -39,7 +39,7 @@ fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, fs::File>, value
 }
 
 fn scan(path: &Path, from_ns: u64, length_ns: Option<u64>, speed: f64) -> anyhow::Result<Trace> {
-    super::scan(path, (from_ns, length_ns), speed, &[], |_| None)
+    super::scan(path, (from_ns, length_ns), speed, &[], &|_| None)
 }
 
 /// The times and connections of a replay.
@@ -81,13 +81,13 @@ fn sizes_of_a_part_are_collected() {
     assert_eq!((trace.requests, trace.sizes.as_slice()), (3, &[sizes(0, 10), sizes(1, 500)][..]));
     let replayed = |trace: &Trace| replay(trace).unwrap().map(|arrival| arrival.unwrap().sizes).collect::<Vec<_>>();
     assert_eq!(replayed(&trace), [sizes(1, 500), sizes(0, 10), sizes(1, 500)]);
-    let without = super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], |_| None).unwrap();
+    let without = super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], &|_| None).unwrap();
     assert_eq!((without.sizes.len(), replayed(&without)[3].request_bytes), (3, None));
     let refusal = |column| (column == Column::RequestBytes).then_some("no bodies");
-    let error = format!("{:#}", super::scan(&path, (0, None), 1.0, &[], refusal).unwrap_err());
+    let error = format!("{:#}", super::scan(&path, (0, None), 1.0, &[], &refusal).unwrap_err());
     assert!(error.starts_with("cannot replay the column request_bytes of /"), "{error}");
     assert!(error.ends_with("a.csv: no bodies; or ignore it with --trace-ignore request_bytes"), "{error}");
-    assert!(super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], refusal).is_ok());
+    assert!(super::scan(&path, (0, None), 1.0, &[Column::RequestBytes], &refusal).is_ok());
     let rows: String = (0..=SIZES_MAX).map(|at| format!("{at},{at}\n")).collect();
     let (_folder, path) = file("a.csv", &format!("time,bytes\n{rows}"));
     let error = format!("{:#}", scan(&path, 0, None, 1.0).unwrap_err());

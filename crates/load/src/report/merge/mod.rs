@@ -38,7 +38,7 @@ impl Account {
 }
 
 /// Merges the samples of all processes by planned time. Sets each sample's process, and numbers connections over all processes.
-pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
+pub fn samples(parts: Vec<(LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
     let mut all = Vec::new();
     for (config, mut samples) in parts {
         if let Some(part) = config.part {
