@@ -8,7 +8,7 @@
 //! - [`cuts`]: the split of an input into pieces
 //! - `servers`: protocol parsers of the server; `clients`: readers of responses
 //! - `files`: parsers of files and command-line values (addresses, ports, service descriptions, histograms)
-//! - `harness_parsers`: parsers of the crate `harness`
+//! - `harness_parsers`: parsers of the crates `harness` and `traffic`
 
 mod clients;
 pub mod cuts;

@@ -1,4 +1,4 @@
-//! Prints the number of recorded arrivals and their length: `cargo run --example arrivals access.csv`.
+//! Prints the number of recorded arrivals, and the time from the first to the last: `cargo run --example arrivals access.csv`.
 
 use std::error::Error;
 use std::fs::File;
@@ -16,7 +16,7 @@ pub fn length(file: File) -> Result<(usize, i64), Box<dyn Error>> {
     Ok((arrivals, first_ns.map_or(0, |first_ns| last_ns.saturating_sub(first_ns))))
 }
 
-/// Prints the number and the length.
+/// Prints the number and the time.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("no file: give a CSV or Parquet file with a column of times")?;
     let (arrivals, length_ns) = length(File::open(file)?)?;

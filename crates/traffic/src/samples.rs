@@ -33,7 +33,7 @@ pub const SCHEMA: &str = "message samples {
     optional int64 hardware_service_ns; required int64 client;
 }";
 
-/// The limit of a time in nanoseconds (104 days). The sum of 2,000 such figures fits in 64 bits.
+/// The limit of a sample's times, in nanoseconds (104 days). The sum of 1,000 such times fits in 64 bits with a sign.
 pub const TIME_NS_MAX: u64 = 1 << 53;
 
 /// The functions that get and set a column's value in a row; `None` is null.
@@ -109,7 +109,8 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Checks samples of a client with these connections, whose host is not trusted. An error names the first impossible figure.
+/// Checks the samples of a client on an untrusted host, which has this number of connections. An error names the first impossible
+/// figure.
 pub fn check(samples: &[Sample], connections: u32) -> Result<(), String> {
     for sample in samples {
         if sample.connection >= connections {

@@ -10,8 +10,9 @@ use load::{Event, LoadReport};
 use crate::samples;
 
 pub(super) const SINGLE: &str = "the client";
-/// The time in nanoseconds to summarise a request and to write its sample, with a margin for slow hosts.
-const SUMMARY_NS: u64 = 5_000;
+/// The time to summarise a request and to write its sample, in nanoseconds, with a margin for slow hosts.
+const SUMMARY_NS_PER_REQUEST: u64 = 5_000;
+/// The limit of the time for all requests, so that a client that hangs ends some time.
 const SUMMARY_MAX: Duration = Duration::from_secs(3600);
 
 /// Timeouts for other workers and for clients. Tests use shorter ones.
@@ -24,7 +25,8 @@ pub(super) struct Timeouts {
     /// For a handshake; longer over a slow network ([`super::round_trip`]). A worker repeats failed handshakes within the timeout
     /// `joining`.
     pub(super) handshake: Duration,
-    /// The margin added to a client's connection timeout and to the length of its phases. It allows for other work.
+    /// The margin added to a client's connection timeout, and to the length of its phases and its summary. It allows for other
+    /// work.
     pub(super) client: Duration,
     /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,
@@ -132,8 +134,10 @@ pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
 
 /// The deadline for the report of a client that starts about now.
 pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
-    let requests = schedule::records_max(config).saturating_mul(config.clients.into());
-    let summary = Duration::from_nanos(requests.saturating_mul(SUMMARY_NS)).min(SUMMARY_MAX);
+    // The clients of all processes and contestants may summarise at the same time, on the same CPUs.
+    let clients = u64::from(config.all_clients()) * u64::from(config.slices.map_or(1, |slices| slices.contestants));
+    let requests = schedule::records_max(config).saturating_mul(clients);
+    let summary = Duration::from_nanos(requests.saturating_mul(SUMMARY_NS_PER_REQUEST)).min(SUMMARY_MAX);
     Instant::now() + Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + summary + margin
 }
 
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_of_many_requests_takes_longer() {
+    fn deadline_grows_with_requests_up_to_a_limit() {
         let deadline_s = |rate_per_s| {
             let target = ([127, 0, 0, 1], 80);
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };

@@ -5,7 +5,7 @@ use load::report::merge::Account;
 use serde_json::Value;
 use traffic::samples::TIME_NS_MAX;
 
-/// The limit of a count or a rate.
+/// The limit of every number in a report. The sum of 2,000 such counts or times fits in 64 bits.
 const FIGURE_MAX: f64 = TIME_NS_MAX as f64;
 
 /// Checks a report and its samples. An error names the first impossible figure.

@@ -264,7 +264,7 @@ impl LoadConfig {
     }
 
     /// The number of clients in all processes.
-    pub(crate) fn all_clients(&self) -> u32 {
+    pub fn all_clients(&self) -> u32 {
         self.part.map_or(self.clients * self.processes, |part| part.clients)
     }
 

@@ -1,6 +1,6 @@
 //! Recorded arrivals, from CSV and Parquet files of any origin.
 //!
-//! A file is read as a stream: a line or a group of rows at a time. So its size needs no memory.
+//! A file is read as a stream: a line or a group of rows at a time. So memory does not grow with its size.
 
 mod column;
 mod csv;

@@ -288,7 +288,8 @@ impl Fleet for Workers {
                 worker.send(&Message::Begin { trial, start_ns })?;
             }
         }
-        self.deadline = report_deadline(&config, margin);
+        let configs = self.present().flat_map(|worker| &worker.assignments).map(|assignment| &assignment.config);
+        self.deadline = configs.map(|config| report_deadline(config, margin)).max().unwrap_or_else(Instant::now);
         Ok(start_ns)
     }
 

@@ -317,11 +317,30 @@ fn datagram_without_room_is_not_sent() {
     });
 }
 
+fn cancels(fixture: &Fixture) -> u64 {
+    fixture.workers.totals().operations.get("cancel").copied().unwrap_or_default()
+}
+
 #[test]
-fn only_a_partial_send_cancels_a_receive() {
-    fn cancels(fixture: &Fixture) -> u64 {
-        fixture.workers.totals().operations.get("cancel").copied().unwrap_or_default()
+fn input_behind_unsent_responses_cancels_a_receive() {
+    fn check<M: Completion>() {
+        let fixture = Fixture::new();
+        let server = fixture.start("sped", None, |context| run_service::<M>(context, &Fixed::new(1, 1 << 10)));
+        let client = fixture.connect();
+        // The client reads nothing, and the responses exceed the buffers of its connection. The last send is taken in part, or waits.
+        (&client).write_all(&[0; 64 << 10]).unwrap();
+        wait_until("the receive is cancelled", || {
+            (&client).write_all(&[0]).unwrap();
+            cancels(fixture) > 0
+        });
+        drop(client);
+        server.stop().unwrap();
     }
+    for_variants!(check: Multishot Bundles);
+}
+
+#[test]
+fn partial_send_cancels_a_receive_and_full_sends_do_not() {
     fn check<M: Completion>() {
         let fixture = Fixture::new();
         let server = fixture.start("sped", None, |context| run_service::<M>(context, &Fixed::new(1, 1 << 10)));
