@@ -165,8 +165,7 @@ fn brief(trial: &Trial) -> String {
         1.0 => String::new(),
         active => format!(" {} active", Share(active)),
     };
-    let unit_of_rate = if workload.rate_per_s.is_some() { " req/s" } else { "" };
-    let rate = format::rate(workload.rate_per_s) + unit_of_rate;
+    let rate = format::rate(workload.rate_per_s) + workload.rate_per_s.map_or("", |_| " req/s");
     let unit = if workload.service.ports().is_some() { "ports" } else { "conn" };
     format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections)
 }

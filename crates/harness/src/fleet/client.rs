@@ -132,13 +132,18 @@ pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
     Duration::from_nanos(config.timeout_ns) + margin
 }
 
-/// The deadline for the report of a client that starts about now.
-pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
+/// The deadline for the reports of clients that start about now.
+pub(super) fn report_deadline<'a>(configs: impl IntoIterator<Item = &'a LoadConfig>, margin: Duration) -> Instant {
+    Instant::now() + configs.into_iter().map(report_time).max().unwrap_or_default() + margin
+}
+
+/// The time from the start of a client to its report.
+fn report_time(config: &LoadConfig) -> Duration {
     // The clients of all processes and contestants may summarise at the same time, on the same CPUs.
     let clients = u64::from(config.all_clients()) * u64::from(config.slices.map_or(1, |slices| slices.contestants));
     let requests = schedule::records_max(config).saturating_mul(clients);
     let summary = Duration::from_nanos(requests.saturating_mul(SUMMARY_NS_PER_REQUEST)).min(SUMMARY_MAX);
-    Instant::now() + Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + summary + margin
+    Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + summary
 }
 
 #[cfg(test)]
@@ -168,7 +173,7 @@ mod tests {
             let target = ([127, 0, 0, 1], 80);
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
             let config = LoadConfig { rate_per_s: Some(rate_per_s), ..LoadConfig::new(target, service) };
-            report_deadline(&config, Duration::ZERO).duration_since(Instant::now()).as_secs()
+            report_deadline([&config], Duration::ZERO).duration_since(Instant::now()).as_secs()
         };
         assert!(deadline_s(1e3) < deadline_s(1e7) && deadline_s(1e18) < 2 * SUMMARY_MAX.as_secs());
     }

@@ -102,8 +102,9 @@ impl Fleet for Local {
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * count as u64;
         for client in self.contestants.iter_mut().flatten() {
             client.child.send(&format!("begin {start_ns}"))?;
-            self.deadline = self.deadline.max(report_deadline(&client.config, Timeouts::DEFAULT.client));
         }
+        let configs = self.contestants.iter().flatten().map(|client| &client.config);
+        self.deadline = report_deadline(configs, Timeouts::DEFAULT.client);
         Ok(start_ns)
     }
 

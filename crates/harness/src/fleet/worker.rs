@@ -244,7 +244,7 @@ impl Worker {
         client.send(&format!("begin {start_ns}"))?;
         let mut usage = CpuUsage::new(config, start_ns);
         let mut hook = |_: Option<&Event>| Ok(usage.read_if_due(Instant::now()));
-        let report = await_report(client, report_deadline(config, self.timeouts.client), &mut hook)?;
+        let report = await_report(client, report_deadline([config], self.timeouts.client), &mut hook)?;
         Ok((report, usage.used()))
     }
 

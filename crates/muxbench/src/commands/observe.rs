@@ -91,10 +91,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &args.output {
         let experiment = experiment.map_err(anyhow::Error::msg)?;
-        files::write(
-            file,
-            traffic_profile::text_of(&observation, &experiment).map_err(anyhow::Error::msg)?.as_bytes(),
-        )?;
+        let text = traffic_profile::text_of(&observation, &experiment).map_err(anyhow::Error::msg)?;
+        files::write(file, text.as_bytes())?;
         output::note(format_args!("traffic profile in {}", file.display()));
     }
     Ok(ExitCode::SUCCESS)

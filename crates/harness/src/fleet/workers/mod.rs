@@ -289,7 +289,7 @@ impl Fleet for Workers {
             }
         }
         let configs = self.present().flat_map(|worker| &worker.assignments).map(|assignment| &assignment.config);
-        self.deadline = configs.map(|config| report_deadline(config, margin)).max().unwrap_or_else(Instant::now);
+        self.deadline = report_deadline(configs, margin);
         Ok(start_ns)
     }
 
