@@ -101,7 +101,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.slices = slices;
         for at in 0..self.sockets.len() {
             let due = self.engine.first_due(times.start);
-            self.engine.wake_at(at, due);
+            self.send_at(at, due);
         }
         self.engine.recorder.begin(times.clone());
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -137,11 +137,18 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     #[inline]
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
-            Step::Idle => self.send(at, due),
+            Step::Idle if due == self.exchanges[at].due => self.send(at, due),
             Step::Reconnecting if self.watched[at] == Awaits::Nothing => self.dial(at),
             Step::Writing => self.write_on(at),
-            Step::Reconnecting | Step::Waiting => {}
+            // A retry of an earlier step may still have a timer.
+            Step::Idle | Step::Reconnecting | Step::Waiting => {}
         }
+    }
+
+    #[inline]
+    fn send_at(&mut self, at: usize, due: u64) {
+        self.exchanges[at].due = due;
+        self.engine.wake_at(at, due);
     }
 
     #[inline]
@@ -225,7 +232,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
                 exchange.step = Step::Idle;
                 let now = self.engine.clock.now();
                 let due = exchange.due.max(self.engine.slices.after(now, 0));
-                self.engine.wake_at(at, due);
+                self.send_at(at, due);
             }
             Ok(awaits) => self.watch(at, awaits),
             Err(error) => self.end(at, Class::of(&error)),
@@ -268,7 +275,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             (false, false) if self.engine.may_send_now(now) => self.send(at, now),
             (false, false) => {
                 let due = self.engine.next_due(now);
-                self.engine.wake_at(at, due);
+                self.send_at(at, due);
             }
         }
     }
