@@ -60,9 +60,10 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "A decision map",
-        about: "Which architecture wins under which traffic. Several names are a tie, which the first one wins by CPU time, \
-                memory or simplicity.\nP(best), p50 and CPU time are those of the first name. P(best) is the probability that \
-                it is the best; in a tie it may be low.",
+        about: "Which architecture wins under which traffic. Several names are a tie: each differs from the best one by at most \
+                2 % as measured,\nor not significantly. The first name wins the tie by CPU time, memory or simplicity. P(best), \
+                p50 and CPU time are those of the\nfirst name. P(best) is the probability that it is the best. In a tie it may \
+                be low, or high for a name that leads by less than 2 %.",
         name: "atlas",
         run: "atlas",
         command: "muxbench atlas --output results/atlas",
