@@ -16,7 +16,7 @@ use crate::commands::{
 use crate::commands::{doctor, lab, relay};
 use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
-use crate::{help, output};
+use crate::{help, output, refused_flags};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
 const ALLOWED_WITH_RESUME: [(&str, &[&str]); 5] = [
@@ -124,7 +124,7 @@ impl Cli {
             .unwrap_or_else(|error| with_remedy(error, chosen(&mut command, env::args_os().nth(1))).exit());
         if let Some((name, matches)) = matches.subcommand()
             && let Some(subcommand) = command.find_subcommand_mut(name)
-            && let Some(error) = conflict_with_resume(subcommand, matches)
+            && let Some(error) = conflict(subcommand, matches)
         {
             subcommand.error(ErrorKind::ArgumentConflict, error).exit()
         }
@@ -146,6 +146,11 @@ pub fn chosen(tool: &mut clap::Command, name: Option<OsString>) -> &mut clap::Co
         Some(name) => tool.find_subcommand_mut(name).expect("the command exists"),
         None => tool,
     }
+}
+
+/// Returns an error for given flags that the command refuses, always or with `--resume`.
+fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
+    refused_flags::error(command, matches).or_else(|| conflict_with_resume(command, matches))
 }
 
 /// Returns an error that names the given flags that `--resume` rejects. A stored run contains its experiment.

@@ -46,7 +46,7 @@ const OWN: [(&[&str], &[Meaning]); 11] = [
             (0, "the new build is not slower"),
             (SLOWER, "the new build is slower"),
             (UNDECIDED, "undecided, an error or wrong usage"),
-            (NO_VALID_TRIAL, "with --strict: not all trials are valid"),
+            (NO_VALID_TRIAL, "a lost worker, or with --strict: not all trials are valid"),
             RESUMABLE,
         ],
     ),

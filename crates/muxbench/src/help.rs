@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::exit;
+use crate::{exit, refused_flags};
 
 /// The lowest and the highest number of columns.
 const COLUMNS: (usize, usize) = (40, 100);
@@ -174,12 +174,16 @@ fn of_command(command: Command) -> Command {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let short = SHORT.iter().find(|(command, _)| *command == name).map(|(_, flags)| *flags);
     let defaults = DEFAULTS.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, defaults)| *defaults);
+    let is_refused = |arg: &Arg| refused_flags::of(&name).iter().any(|(id, _)| arg.get_id() == id);
     let is_result = |arg: &Arg| arg.get_help_heading() == Some(RESULTS);
     let heading = command.get_arguments().any(is_result).then_some(RESULTS);
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help_heading(heading);
     let everything = format!("{examples}\n\n{}", exit::described(&name));
     command
-        .mut_args(|arg| of_arg(arg, short, defaults))
+        .mut_args(|arg| {
+            let is_hidden = arg.is_hide_set() || is_refused(&arg);
+            of_arg(arg, short, defaults).hide(is_hidden)
+        })
         .disable_help_flag(true)
         .arg(help.help("Print this summary, or everything with --help"))
         .after_help(summary(&name, &examples))

@@ -11,6 +11,7 @@ mod help;
 mod options;
 mod output;
 mod progress;
+mod refused_flags;
 mod signals;
 
 use std::process::ExitCode;

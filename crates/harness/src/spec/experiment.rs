@@ -26,7 +26,7 @@ pub struct Experiment {
     #[serde(default)]
     pub name: String,
     /// The purpose, in one sentence.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, `exec:NAME` for the command in the table `exec.NAME`, or `target:NAME` for the
     /// running server in the table `target.NAME`. By default, the servers of all tables.
@@ -36,7 +36,8 @@ pub struct Experiment {
     /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
-    /// Whether the architectures of a workload run at the same time, with the load in turns.
+    /// Whether the architectures of a workload run at the same time, with the load in turns. By default `auto`: those that can
+    /// share a window.
     #[serde(default, skip_serializing_if = "Interleave::is_auto")]
     pub interleave: Interleave,
     /// The length of the slices of interleaved trials. By default it follows from the workload.

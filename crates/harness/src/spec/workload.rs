@@ -49,7 +49,9 @@ pub struct WorkloadSpec {
     pub request: Option<Size>,
     /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content. By default 10KiB, for `udp` 128B.
     pub response: Option<Size>,
-    /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
+    /// The schedule of requests, by default `slot-random`: one request in each slot of equal length, at a random moment.
+    /// `poisson` has random intervals, as independent users have. In `closed`, each connection sends its next request after the
+    /// last response; `stream` needs it.
     /// Three schedules have constant intervals. Several clients then take turns (constant), start at random offsets drawn
     /// with the seed (constant-drawn), or all send at the same time (constant-together).
     #[schemars(with = "OneOrMany<ScheduleName>")]

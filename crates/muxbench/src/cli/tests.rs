@@ -5,12 +5,12 @@ use xtask::commands::{self, Shown};
 
 use super::*;
 
-/// Parses a command line, and returns its conflict with `--resume`.
-fn conflict(line: &str) -> Option<String> {
+/// Parses a command line, and returns its conflict.
+fn conflict_of(line: &str) -> Option<String> {
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(line.split_whitespace()).unwrap();
     let (name, matches) = matches.subcommand().unwrap();
-    conflict_with_resume(command.find_subcommand(name).unwrap(), matches)
+    conflict(command.find_subcommand(name).unwrap(), matches)
 }
 
 #[test]
@@ -29,16 +29,16 @@ fn resume_rejects_flags_that_change_the_experiment() {
         ("muxbench gate mt poll profile.toml --resume here", "OLD, NEW and FILE cannot"),
         ("muxbench atlas --resume here --rate 1 --merge there", "--merge and --rate cannot"),
     ] {
-        let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
+        let error = conflict_of(line).unwrap_or_else(|| panic!("{line}"));
         let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");
         assert!(error.starts_with(names) && has_folder == names.contains("FILE"), "{line}: {error}");
         assert!(error.contains("--json") && !error.contains(", --resume"), "{error}");
         assert!(
-            conflict(&line.replace("--resume here", "").replace("--resume", "")).is_none(),
+            conflict_of(&line.replace("--resume here", "").replace("--resume", "")).is_none(),
             "{line}: the flags are valid without --resume"
         );
     }
-    assert!(conflict("muxbench capacity --resume --p99 1ms").unwrap().contains("--resume allows --time-max, "));
+    assert!(conflict_of("muxbench capacity --resume --p99 1ms").unwrap().contains("--resume allows --time-max, "));
 }
 
 #[test]
@@ -52,7 +52,32 @@ fn resume_allows_flags_of_execution_and_output() {
         "muxbench atlas --resume --budget 1h --html map.html --json",
         "muxbench list --json",
     ] {
-        assert_eq!(conflict(line), None, "{line}");
+        assert_eq!(conflict_of(line), None, "{line}");
+    }
+}
+
+#[test]
+fn refused_flags_are_hidden_and_get_a_remedy() {
+    for (line, error) in [
+        ("capacity --p99 1ms --explain", "--explain: compares trials under one load"),
+        ("overload --capacity 400 --explain", "--explain: compares trials under one load"),
+        ("advise --placebo", "--placebo: a race"),
+        ("advise --distributed", "--distributed: a race runs on this host"),
+        ("atlas --placebo", "--placebo: a race"),
+        ("gate old new --arch mt", "--arch: a gate compares OLD with NEW"),
+        ("gate old new --placebo", "--placebo: a gate has two builds"),
+        ("calibrate --request-timeout 1s", "--request-timeout: a calibration"),
+        ("calibrate --retries 1 --retry-budget 1%", "--retries: a calibration"),
+        ("calibrate --share-cpus", "--share-cpus: the calibration server"),
+    ] {
+        let actual = conflict_of(&format!("muxbench {line}")).unwrap_or_else(|| panic!("{line}"));
+        assert!(actual.starts_with(error) && actual.contains([';', ',']), "{line}: {actual}");
+    }
+    for command in command().get_subcommands() {
+        let refused = refused_flags::of(command.get_name()).iter().map(|(id, _)| *id);
+        for id in refused {
+            assert!(command.get_arguments().any(|arg| arg.get_id() == id && arg.is_hide_set()), "{id}");
+        }
     }
 }
 
@@ -148,7 +173,6 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("compare --ports 10", 1, "only the service `udp` has ports"),
     // Searches.
     ("capacity", 2, "a search needs a limit: add --p99 1ms"),
-    ("capacity --p99 1ms --explain", 2, "probes differ in load"),
     ("capacity --p99 1ms --precision 60%", 1, "expected a share from 0.5% to 50%"),
     ("capacity --p99 1ms --from 1", 1, "too few requests for a percentile"),
     ("capacity --p99.9 1ms --to 10", 1, "exceeds the highest value, 10"),
@@ -157,7 +181,6 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("capacity --at-rate 100 --to 2000.5", 1, "expected a number of connections"),
     ("capacity --at-rate 100 --to 4000000000", 1, "no trial can run on this host"),
     ("overload --capacity 400 --p99 1ms", 2, "omit the flags of the search"),
-    ("overload --capacity 400 --explain", 2, "try `muxbench compare --explain`"),
     ("overload --capacity 400 --pulse 0.5", 1, "above that before the pulse, --base 0.7; try 1.4"),
     ("overload --capacity 400 --pulse-length 150ms", 1, "expected a multiple of 100ms; try 200ms"),
     ("overload --capacity 400 --after 10min", 1, "together more than 100s"),
@@ -171,8 +194,6 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("advise --arch epoll,mt -c 1,2", 1, "a race has one workload, and this experiment has 2"),
     ("advise --arch epoll,mt --service udp --ports 10,20", 1, "give one value of --connections, --ports"),
     ("advise --arch epoll,mt --busy-poll off,50us", 1, "--busy-poll: a race has one server of each architecture"),
-    ("advise --placebo", 1, "--placebo: a race"),
-    ("advise --distributed", 1, "--distributed: a race runs on this host"),
     ("advise --resume absent", 1, "cannot resume absent"),
     ("atlas --accept shared,reuseport --print-plan", 1, "--accept: a race has one server of each architecture"),
     (
@@ -272,7 +293,7 @@ fn commands_of_documents_and_help_are_valid() {
     for shown in shown {
         let Some(matches) = shown.parse(&mut command).unwrap_or_else(|error| panic!("{error}")) else { continue };
         let (name, matches) = matches.subcommand().unwrap();
-        let conflict = conflict_with_resume(command.find_subcommand(name).unwrap(), matches);
+        let conflict = conflict(command.find_subcommand(name).unwrap(), matches);
         assert_eq!(conflict, None, "{}: {:?}", shown.source, shown.arguments);
     }
 }

@@ -44,6 +44,8 @@ const CONFIRM: &str = "confirm.toml";
 ///
 /// The answer has the winner, the probability that it is the best, its lead, its cost, the reason, and the changes under which
 /// another one wins. At most 5 % of races eliminate the best one. A tie is broken by CPU time, memory and simplicity.
+///
+/// A race has one workload, so --connections, --ports, --active, --idle and --schedule take one value each here.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench advise profile.toml                     # see observe
@@ -139,9 +141,6 @@ pub fn window(experiment: &Experiment, rate: Option<Rate>, budget: Time) -> Time
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.execution.distributed {
-        bail!("--distributed: a race runs on this host; omit it, or try `muxbench compare --distributed`");
-    }
     let change = |header: &mut RunHeader| match header.strategy {
         Strategy::Advise(_) => Ok(()),
         _ => bail!("--resume: the run is no race; name one, as in `muxbench advise --resume FOLDER`"),

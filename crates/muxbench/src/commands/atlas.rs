@@ -42,8 +42,8 @@ const HEADING: &str = "Map";
 /// simulated work. The first races cover the whole grid coarsely, and later ones fill the gaps. The result is a page with the best
 /// architecture of each race, its lead and the certainty, and with ties.
 ///
-/// Without FILE, flags that are not given have these values: 50, 400 and 2000 connections, 1/16 and all of them active, 500 and 5000
-/// requests/s, responses of 128 B and 10 KiB, no simulated work and 50 µs of CPU time. These are 48 races.
+/// Without FILE, these values replace the defaults of the flags below: 50, 400 and 2000 connections, 1/16 and all of them active,
+/// 500 and 5000 requests/s, responses of 128 B and 10 KiB, no simulated work and 50 µs of CPU time. These are 48 races.
 ///
 /// --merge combines the races of several machines in one page.
 #[derive(Debug, clap::Args)]
@@ -63,8 +63,8 @@ pub struct Args {
     objective: ObjectiveArgs,
     /// Time of all races [default: 20min]
     ///
-    /// Each race has two repeats and an equal share of the rest. If there is too little time, the last races are left out.
-    /// With --resume, a longer time continues undecided races
+    /// Each race has at least two repeats. The time left is divided equally. If there is too little time, the last races are left
+    /// out. With --resume, a longer time continues undecided races
     #[arg(long, value_name = "TIME", help_heading = HEADING)]
     budget: Option<Time>,
     /// Show the races of these folders as one map

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use ::load::LoadConfig;
 use ::load::config::{Phases, Transport};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use harness::calibration::{self, Hold, Law, Settings};
-use harness::host::{self, placement};
+use harness::host::{self, idle_cpus, placement};
 use harness::spec;
 use harness::spec::units::{Rate, Time, count};
 use wire::{Address, ServiceSpec};
@@ -72,13 +72,18 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut cpus = spec::Placement::default();
     args.placement.apply(&mut cpus);
-    let placed = placement::place(&host::detect().cores, &cpus).map_err(anyhow::Error::msg)?;
+    let host = host::detect();
+    let placed = placement::place(&host.cores, &cpus).map_err(anyhow::Error::msg)?;
     if placed.is_shared() {
         bail!(
             "--server-cpus, --client-cpus: {}; the calibration server polls all the time, so give each side CPUs of its own",
             placed.sentence
         );
     }
+    // As in a trial, so that the client's error is that of a trial.
+    let polls = idle_cpus::decide(cpus.idle_cpus, &host).map_err(anyhow::Error::msg)?;
+    let _polling =
+        polls.then(idle_cpus::poll).transpose().context("cannot let idle CPUs poll; try --idle-cpus sleep")?;
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
     let any = if args.transport == Transport::Unix { "unix:reflector" } else { "127.0.0.1:0" };

@@ -71,11 +71,6 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
-    if args.execution.explain {
-        let reason =
-            "--explain compares trials under one load, and probes differ in load; try `muxbench compare --explain`";
-        return usage(ErrorKind::ArgumentConflict, reason);
-    }
     let limits = args.search.limits();
     if limits.is_empty() && args.at_rate.is_none() && args.execution.resume.is_none() {
         let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p95, --p99 and --p999";

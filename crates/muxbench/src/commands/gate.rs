@@ -330,11 +330,9 @@ mod tests {
     fn refused_gate_names_a_remedy() {
         for (line, words) in [
             ("epoll epol", "did you mean `epoll`?"),
-            ("epoll mt --arch poll", "--arch: a gate compares OLD with NEW"),
             ("epoll mt --exec it=x", "exec:it is neither OLD nor NEW"),
             ("epoll mt --history Cargo.toml", "line 1 is no result of a gate"),
             ("epoll mt --junit absent/x", "cannot write absent/x: its folder does not exist"),
-            ("epoll mt --placebo", "give the same build twice"),
             ("epoll mt http://h/", "put it in place of OLD or NEW, as in muxbench gate OLD http://h/"),
             ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
             ("mt-pool mt-pool --accept shared,reuseport", "--accept: a gate compares two servers"),

@@ -53,7 +53,7 @@ pub const PHASES: Phases = Phases {
   muxbench load http://localhost --trace day.csv --speed 2 \\
       --trace-from peak --trace-length 10min
   muxbench load memcached://127.0.0.1 --schedule closed
-  muxbench load tcp://127.0.0.1:7007 --cpus 1 --samples samples.parquet
+  muxbench load tcp://127.0.0.1:7007 --client-cpus 1 --samples samples.parquet
   muxbench load udp://127.0.0.1:20000 --ports 1000
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B

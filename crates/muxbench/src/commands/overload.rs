@@ -37,8 +37,9 @@ const HEADING: &str = "Load";
 /// Goodput is the rate of requests that are answered in time: within --request-timeout. With --retries, the client sends a request
 /// again after a timeout or a lost connection, on another connection, so an overloaded server gets even more load.
 ///
-/// A server has recovered when 95 % of its requests are answered in time, with a median response time of at most twice that before
-/// the pulse, or 1 ms. It must stay so to the end. Single bins of 100 ms (at low rates up to 1 s) may be worse.
+/// A server has recovered when 95 % of its requests are answered in time, and their median response time is low. Low is at most
+/// twice the median before the pulse, and always up to 1 ms. It must stay so to the end. Single bins of 100 ms (at low
+/// rates up to 1 s) may be worse.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench overload --p99 5ms --arch epoll,mt,seda
@@ -55,10 +56,10 @@ pub struct Args {
     /// In requests per second
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     capacity: Option<Rate>,
-    /// Rate before and after the pulse / capacity [default: 0.7]
+    /// Rate before and after the pulse, as a multiple of the capacity [default: 0.7]
     #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
     base_rate: Option<f64>,
-    /// Rate during the pulse / capacity [default: 1.5]
+    /// Rate during the pulse, as a multiple of the capacity [default: 1.5]
     #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
     pulse: Option<f64>,
     /// Time before the pulse [default: 10s]
@@ -164,10 +165,6 @@ impl Args {
     fn check(&self) -> anyhow::Result<()> {
         let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
         let has_search = self.search.is_given() || self.from.is_some() || self.to.is_some();
-        if self.execution.explain {
-            let reason = "--explain compares trials under one load, and those of an overload differ in load; try `muxbench compare --explain`";
-            return usage(ErrorKind::ArgumentConflict, reason);
-        }
         if self.capacity.is_some() && has_search {
             let reason = "--capacity: a given capacity needs no search; omit the flags of the search, such as --p99";
             return usage(ErrorKind::ArgumentConflict, reason);

@@ -45,9 +45,9 @@ pub struct Args {
     base: BaseArgs,
     #[command(flatten)]
     setup: SetupArgs,
-    /// Requests per second, as in 1k..9k+2k or 1k..64k*2
+    /// Requests per second, as in 1k..9k+2k; required
     ///
-    /// Comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate
+    /// Comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate. Only --resume needs none
     #[arg(long, short, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
     #[arg(help_heading = "Load", display_order = 0)]
     rate: Vec<Rates>,

@@ -40,7 +40,7 @@ pub struct HttpArgs {
     /// Expected status of each response: 200, 2xx, any [default: 200 for GET and HEAD, otherwise 2xx]
     #[arg(long, value_name = "STATUS")]
     expect_status: Option<ExpectedStatus>,
-    /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET, otherwise any]
+    /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET and HEAD, otherwise any]
     #[arg(long, value_name = "LENGTH")]
     expect_length: Option<Length>,
 }

@@ -103,9 +103,6 @@ impl ServersArgs {
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
     /// or the experiment define, or an architecture.
     pub fn with_builds(&self, old: &str, new: &str, base: Experiment) -> anyhow::Result<Builds> {
-        if !self.arch.is_empty() {
-            bail!("--arch: a gate compares OLD with NEW; omit it");
-        }
         let mut servers = self.clone();
         for (name, text) in [("old", old), ("new", new)] {
             let named = |kind: &str, name: &str| format!("{kind}:{name}");

@@ -107,7 +107,8 @@ flags! {
     request_timeout: Time = "TIME";
     /// Retries of a failed request [default: 0]
     ///
-    /// After a timeout or a lost connection, on the next connection that works. The response time runs from the planned first send
+    /// After a timeout or a lost connection, on the next connection that works. Needs --request-timeout (`overload` has one). The
+    /// response time runs from the planned first send
     retries: u32 = "N" [value_parser = count::<u32>];
     /// Most retries, as a share of the requests [default: all]
     ///

@@ -75,14 +75,14 @@ pub struct LoadArgs {
     /// Several numbers, comma-separated, make several workloads
     #[arg(long, short, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
     connections: Vec<NonZeroU32>,
-    /// Ports of a `udp` server, in place of connections, comma-separated [default: 10, 1000]
+    /// Ports of a `udp` server, in place of connections, comma-separated [default: 10; `compare` and `atlas`: 10,1000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
     ports: Vec<NonZeroU32>,
     /// Send times, as in poisson [default: slot-random]
     ///
-    /// Comma-separated: slot-random, constant, poisson (open loop); closed (closed loop: send when the response has arrived; the
-    /// default of `stream`). Several clients with constant intervals take turns (constant), start at random times
-    /// (constant-drawn) or send at the same time (constant-together)
+    /// Comma-separated: slot-random (at a random moment of each slot of equal length), constant, poisson (open loop); closed
+    /// (closed loop: send when the response has arrived; the default of `stream`). Several clients with constant intervals take
+    /// turns (constant), start at random times (constant-drawn) or send at the same time (constant-together)
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
     schedule: Vec<Schedule>,
     /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
@@ -155,17 +155,10 @@ impl SetupArgs {
             let all = Architecture::all().into_iter().map(Candidate::from);
             experiment.architectures = OneOrMany(external.chain(all).collect());
         }
-        self.check_race(&experiment)?;
+        check_options(&experiment, ONE_SERVER_EACH)?;
         let measure = window(&experiment);
         self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
         Ok(experiment)
-    }
-
-    fn check_race(&self, experiment: &Experiment) -> anyhow::Result<()> {
-        if self.placebo {
-            bail!("--placebo: a race tells noise from differences without it; omit it");
-        }
-        check_options(experiment, "a race has one server of each architecture")
     }
 
     /// Returns the experiment of each race of a grid, in an order whose beginning covers the grid coarsely. Without a file, dimensions
@@ -182,7 +175,7 @@ impl SetupArgs {
         traffic.response.truncate(1);
         first.simulated_work.truncate(1);
         let mut experiment = first.experiment(base)?;
-        self.check_race(&experiment)?;
+        check_options(&experiment, ONE_SERVER_EACH)?;
         experiment.name = "atlas".into();
         let mut more = GridValues {
             requests: self.load.traffic.request.clone(),
@@ -235,9 +228,6 @@ impl SetupArgs {
 
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
     pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
-        if self.placebo {
-            bail!("--placebo: a gate has two builds; to see the noise, give the same build twice");
-        }
         let mut experiment = self.changed(builds.base.clone(), &builds.servers)?;
         experiment.name = "gate".into();
         experiment.placebo = builds.are_same;
@@ -254,7 +244,8 @@ impl LoadArgs {
 
     /// Returns the preset `compare` with these servers, changed by the flags.
     pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
-        self.change(preset(), servers)
+        // The flags change what the preset is about.
+        self.change(Experiment { about: String::new(), ..preset() }, servers)
     }
 
     /// Changes an experiment to these servers, and by the flags.
@@ -339,6 +330,8 @@ const GRID_WORK: Work = Work(server::Work {
 });
 
 /// Returns the experiment that flags change if no file is given.
+const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
+
 fn preset() -> Experiment {
     presets::find("compare").expect("the preset exists").experiment()
 }
