@@ -59,7 +59,7 @@ pub struct Args {
     /// Rate before and after the pulse, as a multiple of the capacity [default: 0.7]
     #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
     base_rate: Option<f64>,
-    /// Rate during the pulse, as a multiple of the capacity [default: 1.5]
+    /// Pulse, as a multiple of the capacity [default: 1.5]
     #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
     pulse: Option<f64>,
     /// Time before the pulse [default: 10s]
