@@ -5,7 +5,7 @@ use std::error::Error;
 use muxbench_harness::spec::Experiment;
 use muxbench_harness::{host, plan};
 
-/// The keys of an experiment file; all others have the defaults of `muxbench compare`.
+/// The keys of an experiment file; all others have the defaults of experiment files.
 const EXPERIMENT: &str = "
 architectures = [\"mt\", \"epoll\"]
 repeats = 3

@@ -174,7 +174,7 @@ fn of_command(command: Command) -> Command {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let short = SHORT.iter().find(|(command, _)| *command == name).map(|(_, flags)| *flags);
     let defaults = DEFAULTS.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, defaults)| *defaults);
-    let is_refused = |arg: &Arg| refused_flags::of(&name).iter().any(|(id, _)| arg.get_id() == id);
+    let is_refused = |arg: &Arg| refused_flags::of(&name).any(|(id, _)| arg.get_id() == id);
     let is_result = |arg: &Arg| arg.get_help_heading() == Some(RESULTS);
     let heading = command.get_arguments().any(is_result).then_some(RESULTS);
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help_heading(heading);

@@ -1,53 +1,62 @@
-//! Flags of a shared group that have no meaning for one of its commands. Help does not show them.
+//! Flags of a shared group that have no meaning for some of its commands. Their help does not show them.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-const COMPARABLE: &str =
-    "compares trials under one load, and these trials differ in load; try `muxbench compare --explain`";
-const RACE: &str = "a race tells noise from differences without it; omit it";
-const NO_LIMIT: &str = "a calibration waits for all responses; omit it";
-
-/// The refused flags of commands, each with the reason and the remedy.
-const REFUSED_FLAGS: &[(&str, &[(&str, &str)])] = &[
-    ("capacity", &[("explain", COMPARABLE)]),
-    ("overload", &[("explain", COMPARABLE)]),
+/// Commands, the flags that they refuse, and the reason with the remedy.
+const REFUSED_FLAGS: &[(&[&str], &[&str], &str)] = &[
     (
-        "advise",
-        &[
-            ("placebo", RACE),
-            ("distributed", "a race runs on this host; omit it, or try `muxbench compare --distributed`"),
-            ("lost_worker", "a race runs on this host; omit it"),
-        ],
-    ),
-    ("atlas", &[("placebo", RACE)]),
-    (
-        "gate",
-        &[
-            ("placebo", "a gate has two builds; to see the noise, give the same build twice"),
-            ("arch", "a gate compares OLD with NEW; omit it"),
-        ],
+        &["capacity", "overload"],
+        &["explain"],
+        "compares trials under one load, and these trials differ in load; try `muxbench compare --explain`",
     ),
     (
-        "calibrate",
-        &[
-            ("request_timeout", NO_LIMIT),
-            ("retries", NO_LIMIT),
-            ("retry_budget", NO_LIMIT),
-            ("shared", "the calibration server polls all the time, so each side needs CPUs of its own; omit it"),
-        ],
+        &["sweep", "capacity", "overload"],
+        &["think", "pipeline", "packet", "packets", "ack", "direction", "by_packet"],
+        "only a closed loop has it, and this command needs a rate; omit it, or try `muxbench compare`",
+    ),
+    (
+        &["overload"],
+        &["ports", "datagram_batch", "datagram_offload", "requests_per_connection", "sessions"],
+        "an overload has requests over lasting connections; omit it, or try `muxbench capacity`",
+    ),
+    (&["advise", "atlas"], &["placebo"], "a race tells noise from differences without it; omit it"),
+    (
+        &["advise"],
+        &["distributed", "lost_worker"],
+        "a race runs on this host; omit it, or try `muxbench compare --distributed`",
+    ),
+    (&["gate"], &["placebo"], "a gate has two builds; to see the noise, give the same build twice"),
+    (&["gate"], &["arch"], "a gate compares OLD with NEW; omit it"),
+    (
+        &["load"],
+        &["explain"],
+        "the server's counters are unknown; try `muxbench compare` with --target and --target-pid",
+    ),
+    (&["load"], &["allow_exec"], "the server runs already; omit it"),
+    (
+        &["idle"],
+        &["think", "pipeline", "requests_per_connection", "get_share", "keys"],
+        "an idle connection has a first and a last request only; omit it",
+    ),
+    (&["calibrate"], &["request_timeout", "retries", "retry_budget"], "a calibration waits for all responses; omit it"),
+    (
+        &["calibrate"],
+        &["shared"],
+        "the calibration server polls all the time, so each side needs CPUs of its own; omit it",
     ),
 ];
 
 /// The refused flags of a command, each with the reason and the remedy.
-pub fn of(command: &str) -> &'static [(&'static str, &'static str)] {
-    REFUSED_FLAGS.iter().find(|(name, _)| *name == command).map_or(&[], |(_, flags)| flags)
+pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let rows = REFUSED_FLAGS.iter().filter(move |(commands, ..)| commands.contains(&command));
+    rows.flat_map(|(_, flags, reason)| flags.iter().map(|flag| (*flag, *reason)))
 }
 
 /// Returns an error for the first refused flag of a command that the user gave.
 pub fn error(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let (id, reason) = of(command.get_name()).iter().find(|(id, _)| is_given(id))?;
+    let (id, reason) = of(command.get_name()).find(|(id, _)| is_given(id))?;
     let flag = command.get_arguments().find(|arg| arg.get_id() == id)?.get_long()?;
     Some(format!("--{flag}: {reason}"))
 }

@@ -71,7 +71,7 @@ pub struct Args {
     ///
     /// Folders of `atlas` and `advise`, from several machines
     #[arg(long, value_name = "FOLDER", num_args = 1.., help_heading = HEADING)]
-    #[arg(conflicts_with_all = ["file", "budget", "print_plan", "output"])]
+    #[arg(conflicts_with_all = ["file", "budget", "print_plan", "output", "objective", "limit"])]
     merge: Vec<PathBuf>,
     /// Print the races in their order, and run nothing
     #[arg(long, help_heading = HEADING)]

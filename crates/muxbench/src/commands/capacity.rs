@@ -54,7 +54,7 @@ pub struct Args {
     #[command(flatten)]
     search: SearchArgs,
     /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave"], help_heading = "Search")]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave", "slice"], help_heading = "Search")]
     at_rate: Option<Rate>,
     /// First rate, in requests per second, or with --at-rate number of connections [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Search")]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use harness::model::{RunHeader, Strategy};
-use harness::spec::OneOrMany;
 use harness::spec::units::{Rate, Share, Time, count};
+use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
@@ -72,27 +72,32 @@ pub struct Args {
     print_experiment: bool,
 }
 
+impl Args {
+    /// Returns the experiment, and its text.
+    fn experiment(&self, is_sequential: bool) -> anyhow::Result<(Experiment, String)> {
+        let mut experiment = self.setup.experiment(&self.base)?;
+        if self.over_time.apply(&mut experiment.workload) {
+            experiment.repeats = NonZeroU32::MIN;
+        }
+        if !self.rate.is_empty() {
+            experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
+        }
+        set(&mut experiment.repeats, self.repeats);
+        // The file is for `muxbench run`, which runs all repeats.
+        if is_sequential && !self.print_experiment {
+            experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
+        }
+        checked(&experiment, &self.base)
+    }
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_sequential = args.until.is_some() || args.budget.is_some();
     let margin = args.until.map_or(0.02, |share| share.0);
     if !(0.001..=0.5).contains(&margin) {
         bail!("--until {}: expected a share from 0.1% to 50%", Share(margin));
     }
-    let experiment = || {
-        let mut experiment = args.setup.experiment(&args.base)?;
-        if args.over_time.apply(&mut experiment.workload) {
-            experiment.repeats = NonZeroU32::MIN;
-        }
-        if !args.rate.is_empty() {
-            experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
-        }
-        set(&mut experiment.repeats, args.repeats);
-        // The file is for `muxbench run`, which runs all repeats.
-        if is_sequential && !args.print_experiment {
-            experiment.repeats = args.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
-        }
-        checked(&experiment, &args.base)
-    };
+    let experiment = || args.experiment(is_sequential);
     if args.print_experiment {
         output::print(&experiment()?.1)?;
         let given = [args.until.map(|_| "--until"), args.budget.map(|_| "--budget")];
@@ -115,4 +120,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (_, None) => Ok(()),
     };
     Ok(execution::run(&args.execution, || Ok(experiment()?.0), strategy, change)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::parsed;
+
+    #[test]
+    fn flags_replace_the_rate_profile_of_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text =
+            "name = 'mine'\narchitectures = 'epoll'\n[workload]\nconnections = 9\nprofile = 'hold:1k:9s'\nrate = 500\n";
+        std::fs::write(&file, text).unwrap();
+        let workload = |flags: &str| {
+            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            args.experiment(false).unwrap().0.workload
+        };
+        let of_file = workload("");
+        assert_eq!(
+            (of_file.profile, of_file.rate),
+            (Some("hold:1k:9s".parse().unwrap()), Some(OneOrMany(vec![Rate(500.0)])))
+        );
+        let of_flag = workload("--profile hold:2k:1s");
+        assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
+    }
 }

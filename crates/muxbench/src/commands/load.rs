@@ -153,6 +153,12 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     };
     // Several loads with one seed send the same requests, whatever their rates: clients of key-value stores then expect the same values.
     let strategy = |mut plan: Plan, _: &Host| {
+        if args.samples.is_some() && plan.trials.len() > 1 {
+            bail!(
+                "--samples: a file has the samples of one load, and there are {}; give one, or omit it",
+                plan.trials.len()
+            );
+        }
         let seed = plan.seed;
         plan.trials.iter_mut().for_each(|trial| trial.load.seed = seed);
         Ok((plan, Strategy::Whole))

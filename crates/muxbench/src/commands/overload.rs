@@ -32,7 +32,8 @@ const HEADING: &str = "Load";
 /// Load servers beyond their capacity, and time their recovery
 ///
 /// Each server is loaded at 0.7 times its capacity, then at 1.5 times (the pulse), and again at 0.7 times. The capacity is given
-/// (--capacity), or found first, as `capacity` does within limits such as --p99 5ms.
+/// (--capacity), or found first, as `capacity` does within limits such as --p99 5ms. --measure is the window of a probe of this
+/// search.
 ///
 /// Goodput is the rate of requests that are answered in time: within --request-timeout. With --retries, the client sends a request
 /// again after a timeout or a lost connection, on another connection, so an overloaded server gets even more load.
@@ -54,7 +55,7 @@ pub struct Args {
     /// Capacity of all servers, instead of a search
     ///
     /// In requests per second
-    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    #[arg(long, value_name = "RATE", help_heading = "Search", conflicts_with_all = ["interleave", "slice"])]
     capacity: Option<Rate>,
     /// Rate before and after the pulse, as a multiple of the capacity [default: 0.7]
     #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]

@@ -90,8 +90,8 @@ fn commands(mut all: Command) -> String {
 /// Returns the page of all keys, with a section for each table.
 fn experiments(schema: &Value) -> String {
     let mut page = "# Experiment files\n\nAn experiment file is TOML. It needs `architectures`, or a table `[exec.NAME]` or \
-                    `[target.NAME]`. In their tables, `command`, `url` and the `file` of a trace are needed too. All other keys \
-                    are optional. Some defaults differ from the values of the preset `compare`. \
+                    `[target.NAME]`. `[exec.NAME]` needs `command`, `[target.NAME]` needs `url`, and \
+                    `[workload.trace]` needs `file`. All other keys are optional. Some defaults differ from the values of the preset `compare`. \
                     `muxbench plan --schema` prints this page's source, a JSON Schema.\n\n\
                     ## Kinds of text\n\nThese values have quotes, as in `measure = \"2s\"`.\n\n\
                     | value | examples |\n|---|---|\n"
@@ -215,7 +215,7 @@ fn results() -> String {
         "# Stored results\n\n[Results and reports](../results.md) lists the files of a run.\n\n## Samples\n\n\
          `samples/NNNN.parquet` has a row for each request of the window. All columns are 64-bit integers. Times are nanoseconds \
          from the start of the window. In interleaved trials the file also has the requests of the guards (the first part of each \
-         slice), which figures leave out. Its times include the slices of other servers. In a closed loop it has \
+         slice), which results leave out. There, times go on during the slices of other servers. In a closed loop the file has \
          the transactions that fit into the client's memory. The file's key-value metadata has all parameters of the trial.\n\n{}\n\
          ```text\n{}\n```\n\n## Database\n\n`muxbench.db` has a row of `trials` for each finished trial. Times are nanoseconds. \
          `checksums` has a checksum of each record, and `header` a copy of `run.json`.\n\n{}\n```sql\n{}\n```\n\n\

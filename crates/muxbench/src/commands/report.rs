@@ -38,7 +38,8 @@ const NOT_FOR_PAGES: [&str; 7] = ["json", "explain", "csv", "markdown", "wide", 
 pub struct Args {
     /// Folder of a run [default: the newest under results/]
     ///
-    /// Two runs are compared. More runs, or a folder of runs, are shown as a history; so is a file of `muxbench gate --history`
+    /// Two runs are compared; with --html or --figures they are shown as a history. So are more runs, a folder of runs, and a file of
+    /// `muxbench gate --history`
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Show the run beside a paper
@@ -290,6 +291,9 @@ fn comparable(run: Run) -> Run {
 }
 
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
+    if args.explain {
+        bail!("--explain explains one run, but there are several; name one");
+    }
     let (first, second) = (comparable(read(a)?), comparable(read(b)?));
     for (folder, run) in [(a, &first), (b, &second)] {
         if run.header.strategy.is_search() {

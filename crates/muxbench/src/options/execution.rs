@@ -23,7 +23,8 @@ pub struct ExecutionArgs {
     /// Exit with 3 unless every trial is valid
     ///
     /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise. For `overload`, the
-    /// recovery of every server must be known, without doubts. `load` does so without this flag
+    /// recovery of every server must be known, without doubts. `load` does so without this flag, unless it
+    /// has several workloads
     #[arg(long)]
     pub strict: bool,
     /// Join a distributed run (Slurm, MPI, Kubernetes)

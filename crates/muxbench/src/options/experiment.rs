@@ -29,7 +29,7 @@ pub struct ExperimentArgs {
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
     interleave: Option<Interleave>,
-    /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
+    /// Have the kernel count the servers' system calls; makes each call more expensive. `muxbench report --explain` shows the counts
     #[arg(long)]
     count_syscalls: bool,
 }
@@ -42,7 +42,8 @@ pub struct BaseArgs {
     given: GivenFlags,
     /// Experiment or profile that the flags change
     ///
-    /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]
+    /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]. `compare` also takes its
+    /// phases and repeats. The other commands have their own, and take only its first number of connections (`atlas`: all)
     #[arg(value_name = "FILE", help_heading = "Load")]
     file: Option<String>,
 }

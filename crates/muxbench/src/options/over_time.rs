@@ -46,9 +46,10 @@ impl OverTimeArgs {
     /// Sets the rate profile or the trace, and drops the preset's rate. Returns whether there is one.
     pub fn apply(&self, workload: &mut WorkloadSpec) -> bool {
         let is_given = self.profile.is_some() || self.trace.is_some();
-        if is_given {
-            workload.rate = None;
+        if !is_given {
+            return false;
         }
+        workload.rate = None;
         workload.profile.clone_from(&self.profile);
         workload.trace = self.trace.clone().map(|file| Trace {
             speed: self.speed.unwrap_or(1.0),

@@ -11,7 +11,8 @@ use super::servers::Servers;
 pub struct TargetArgs {
     /// URL of the server, such as http://127.0.0.1:8080/index.html
     ///
-    /// Also https://HOST, memcached://HOST:PORT, redis://HOST:PORT, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH
+    /// Also https://HOST, memcached://HOST:PORT, redis://HOST:PORT, tcp://HOST:PORT, unix:/PATH and, for `load`,
+    /// udp://HOST:PORT
     #[arg(value_name = "URL", conflicts_with = "target")]
     url: Option<TargetUrl>,
     /// Address of the server: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`

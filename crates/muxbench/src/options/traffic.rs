@@ -29,7 +29,8 @@ pub struct TrafficArgs {
     /// fixed, kv, redis, http, udp, stream [default: fixed]
     ///
     /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams to many ports (udp), or bursts at full speed
-    /// (stream). The URL of a target may select the service
+    /// (stream). The URL of a target may select the service. `idle` and `overload` refuse udp; `sweep`, `capacity` and `overload`
+    /// refuse stream
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Request size of `fixed` and `udp` [default: 128B]
