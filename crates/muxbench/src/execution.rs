@@ -268,7 +268,7 @@ fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
         bail!("this experiment starts commands on this machine:\n  {commands}\nadd --allow-exec if you trust them");
     }
     if !commands.is_empty() {
-        output::note_once(format_args!("starting these commands:\n  {commands}"));
+        output::note_once(format_args!("the experiment starts these commands:\n  {commands}"));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ const REFUSED_FLAGS: &[(&[&str], &[&str], &str)] = &[
         &["think", "pipeline", "packet", "packets", "ack", "direction", "by_packet"],
         "only a closed loop has it, and this command needs a rate; omit it, or try `muxbench compare`",
     ),
+    (&["capacity"], &["sessions"], "the window of a probe follows from its rate; omit it"),
     (
         &["overload"],
         &["ports", "datagram_batch", "datagram_offload", "requests_per_connection", "sessions"],

@@ -203,6 +203,9 @@ impl Experiment {
         self.client = quick.client.unwrap_or(self.client);
         self.interleave = quick.interleave.unwrap_or(self.interleave);
         self.architectures = quick.architectures.unwrap_or(self.architectures);
+        let is_used = |server| self.architectures.0.contains(&server);
+        self.exec.retain(|name, _| is_used(Candidate::Exec(name.clone())));
+        self.target.retain(|name, _| is_used(Candidate::Target(name.clone())));
         self.workload.connections = quick.connections.unwrap_or(self.workload.connections);
         self.workload.ports = quick.ports.unwrap_or(self.workload.ports);
         self.workload.active = quick.active.unwrap_or(self.workload.active);

@@ -117,7 +117,7 @@ impl Profile {
         if count <= LISTED_MAX {
             return self.to_string();
         }
-        let (peak_per_s, length) = (Rate(self.0.peak_per_s()), Time(self.0.length_ns()));
+        let (peak_per_s, length) = (Rate(self.0.peak_per_s().ceil()), Time(self.0.length_ns()));
         format!("{count} segments, at most {peak_per_s}/s, in {length}")
     }
 }

@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["file", "budget", "print_plan", "output", "objective", "limit"])]
     merge: Vec<PathBuf>,
     /// Print the races in their order, and run nothing
-    #[arg(long, help_heading = HEADING)]
+    #[arg(long, help_heading = HEADING, conflicts_with = "json")]
     print_plan: bool,
     /// Requests/s, comma-separated
     #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]

@@ -85,8 +85,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let most = args.to.map_or(most, |to| to.0);
     let experiment = || {
         let mut experiment = args.setup.experiment_of_rates(&args.base, "capacity", MEASURE)?;
-        if experiment.workload.is_closed() {
-            bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
+        if experiment.workload.profile.is_some() {
+            bail!("capacity searches for a constant rate; remove the rate profile, or try `muxbench sweep`");
         }
         experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(&limits)));
         if args.at_rate.is_some() {
@@ -95,6 +95,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             };
             // The plan then checks whether this host can run the most connections.
             experiment.workload.connections = OneOrMany(vec![connections]);
+            if experiment.interleave == Interleave::Always {
+                bail!("--at-rate: probes run one at a time; remove `interleave` from FILE");
+            }
             // A server answers later with more connections, in the turns of others.
             experiment.interleave = Interleave::Never;
         }

@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Trials")]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
-    #[arg(long, help_heading = "Results")]
+    #[arg(long, help_heading = "Results", conflicts_with = "json")]
     print_experiment: bool,
 }
 
@@ -142,6 +142,8 @@ mod tests {
             (of_file.profile, of_file.rate),
             (Some("hold:1k:9s".parse().unwrap()), Some(OneOrMany(vec![Rate(500.0)])))
         );
+        let args: Args = parsed(&format!("{} -z 3s", file.path().display()));
+        assert!(args.experiment(false).unwrap_err().to_string().starts_with("--measure: the window lasts as long"));
         let of_flag = workload("--profile hold:2k:1s");
         assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
     }

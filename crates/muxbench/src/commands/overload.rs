@@ -128,16 +128,13 @@ impl Args {
     fn experiment(&self) -> anyhow::Result<(Experiment, RequestTimeout)> {
         let mut experiment = self.setup.experiment_of_rates(&self.base, "overload", MEASURE)?;
         let workload = &experiment.workload;
-        if workload.is_closed() {
-            bail!("--schedule closed: a closed loop never exceeds the capacity of a server; try an open-loop schedule");
-        }
         if workload.requests_per_connection.is_some() || workload.service == Service::Udp {
             bail!(
                 "overload: only requests over lasting connections can be sent again; try fixed, kv or http without --requests-per-connection"
             );
         }
-        if workload.profile.is_some() || workload.trace.is_some() {
-            bail!("overload: the experiment has rates over time of its own; remove its rate profile or trace");
+        if workload.profile.is_some() {
+            bail!("overload has a rate profile of its own; remove that of FILE");
         }
         experiment.client.request_timeout.get_or_insert(REQUEST_TIMEOUT);
         let rate = match self.capacity {
@@ -146,6 +143,9 @@ impl Args {
                 self.from.unwrap_or(Rate(1_000.0))
             }
             Some(capacity) => {
+                if experiment.interleave == Interleave::Always {
+                    bail!("--capacity: the servers run one at a time; remove `interleave` from FILE");
+                }
                 experiment.interleave = Interleave::Never;
                 capacity
             }

@@ -94,8 +94,9 @@ impl BaseArgs {
         let file = self.file.as_deref().unwrap_or("compare");
         reject_url(file, remedy)?;
         let experiment = read(file)?;
-        // The changes of `--quick` may not fit the changes of other flags.
-        Ok(Experiment { quick: None, ..experiment })
+        // Flags change what the preset is about. The changes of `--quick` may not fit those of other flags.
+        let about = if self.has_file() { experiment.about } else { String::new() };
+        Ok(Experiment { about, quick: None, ..experiment })
     }
 }
 
@@ -109,7 +110,7 @@ impl ExperimentArgs {
         if self.quick && experiment.quick.is_none() {
             bail!(
                 "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client, \
-                 interleave, architectures, connections or ports"
+                 interleave, architectures, connections, ports, active or rate"
             );
         }
         if self.quick {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::num::NonZeroU32;
 
+use anyhow::bail;
 use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::idle_cpus::IdleCpus;
@@ -158,7 +159,7 @@ flags! {
     /// Such as 1Gbit or 100Mbit
     bandwidth: Bandwidth = "BANDWIDTH";
     /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
-    burst: Size = "SIZE" [requires = "bandwidth"];
+    burst: Size = "SIZE";
 }
 
 flags! {
@@ -193,7 +194,6 @@ flags! {
 
 /// A lab and its conditions.
 #[derive(Clone, Debug, clap::Args)]
-#[command(mut_group("ConditionArgs", |conditions| conditions.requires("network")))]
 pub struct NetworkArgs {
     /// Lab of network namespaces: lab, lab:clients=5 [default: loopback]
     ///
@@ -205,9 +205,20 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    pub fn network(&self) -> Option<Network> {
-        let mut network = self.network.clone()?;
-        self.conditions.apply(&mut network);
-        Some(network)
+    /// Overwrites the lab and the conditions whose flags the user gave.
+    pub fn apply(&self, network: &mut Option<Network>) -> anyhow::Result<()> {
+        if let Some(Network { clients, napi, .. }) = self.network {
+            let lab = network.get_or_insert_default();
+            (lab.clients, lab.napi) = (clients, napi);
+        }
+        let changed = |mut lab: Network| {
+            self.conditions.apply(&mut lab);
+            lab
+        };
+        if network.is_none() && changed(Network::default()) != Network::default() {
+            bail!("--delay, --jitter, --loss, --bandwidth and --burst are conditions of a lab; add --network lab");
+        }
+        *network = network.take().map(changed);
+        Ok(())
     }
 }

@@ -128,7 +128,7 @@ impl SetupArgs {
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
-        experiment.network = self.network.network().or(experiment.network);
+        self.network.apply(&mut experiment.network)?;
         self.server.apply(&mut experiment.server);
         experiment.server.count_syscalls |= self.count_syscalls;
         Ok(experiment)
@@ -138,6 +138,17 @@ impl SetupArgs {
     pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment(base)?;
         experiment.name = name.into();
+        let workload = &experiment.workload;
+        if workload.is_closed() {
+            bail!(
+                "{name} needs an open loop, because it sets the rate; choose another --schedule, or another --service than stream"
+            );
+        }
+        if workload.trace.is_some() {
+            bail!(
+                "{name} sets the rate, and a trace has a rate of its own; remove the trace, or try `muxbench compare`"
+            );
+        }
         self.load.shorten(&mut experiment, phases_of_rates(measure));
         Ok(experiment)
     }
@@ -157,6 +168,8 @@ impl SetupArgs {
             experiment.architectures = OneOrMany(external.chain(all).collect());
         }
         check_options(&experiment, ONE_SERVER_EACH)?;
+        // A race tells noise from differences without it.
+        experiment.placebo = false;
         let measure = window(&experiment);
         self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
         Ok(experiment)
@@ -177,6 +190,8 @@ impl SetupArgs {
         first.simulated_work.truncate(1);
         let mut experiment = first.experiment(base)?;
         check_options(&experiment, ONE_SERVER_EACH)?;
+        // A race tells noise from differences without it.
+        experiment.placebo = false;
         experiment.name = "atlas".into();
         let mut more = GridValues {
             requests: self.load.traffic.request.clone(),
@@ -283,6 +298,10 @@ impl LoadArgs {
         if workload.is_closed() {
             // Drop the preset's rate; the check rejects a rate from a flag.
             workload.rate = None;
+        }
+        let workload = &experiment.workload;
+        if self.phases.measure.is_some() && (workload.profile.is_some() || workload.trace.is_some()) {
+            bail!("--measure: the window lasts as long as the rate profile or the trace of FILE; omit it");
         }
         self.phases.apply(&mut experiment.phases);
         self.placement.apply(&mut experiment.placement);
@@ -405,7 +424,7 @@ mod tests {
         #[command(flatten)]
         base: BaseArgs,
         #[command(flatten)]
-        _setup: SetupArgs,
+        setup: SetupArgs,
     }
 
     #[test]
@@ -419,6 +438,50 @@ mod tests {
             let Line { base, .. } = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}"));
             let message = with_flag("workload.think: only a closed loop has think times".to_owned(), &base);
             assert_eq!(message.ends_with("(flag --think)"), has_flag, "{line}: {message}");
+        }
+    }
+
+    /// Returns the command line of a file, and the folder of this file, which has two servers, a placebo, a lab, and the lines of `[workload]`.
+    fn with_file(workload: &str, flags: &str) -> (tempfile::TempDir, Line) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mine.toml");
+        let lab = "[network]\nclients = 2\ndelay = '1ms'";
+        let text = format!("architectures = ['epoll', 'mt']\nplacebo = true\n{lab}\n[workload]\n{workload}\n");
+        std::fs::write(&file, text).unwrap();
+        let line = format!("compare {} {flags}", file.display());
+        let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
+        (folder, line)
+    }
+
+    #[test]
+    fn flags_of_a_lab_keep_the_other_conditions_of_a_file() {
+        for (flags, words) in [
+            ("", r#"{"clients":2,"delay":"1ms"}"#),
+            ("--jitter 500us", r#"{"clients":2,"delay":"1ms","jitter":"500us"}"#),
+            ("--network lab:clients=3 --loss 1%", r#"{"clients":3,"delay":"1ms","loss":"1/100"}"#),
+        ] {
+            let (_folder, Line { base, setup }) = with_file("rate = 9", flags);
+            let network = setup.experiment(&base).unwrap().network.unwrap();
+            assert_eq!(serde_json::to_string(&network).unwrap(), words, "{flags}");
+        }
+    }
+
+    #[test]
+    fn race_has_no_placebo() {
+        let (_folder, Line { base, setup }) = with_file("rate = 9", "");
+        assert!(setup.experiment(&base).unwrap().placebo);
+        assert!(!setup.experiment_of_race(&base, |_| Time(1_000_000_000)).unwrap().placebo);
+        assert!(!setup.experiments_of_grid(&base, &[Rate(9.0)], |_, _| Time(1_000_000_000)).unwrap()[0].placebo);
+    }
+
+    #[test]
+    fn traffic_with_its_own_rate_is_refused_by_commands_that_set_it() {
+        for (workload, words) in
+            [("schedule = 'closed'", "sweep needs an open loop"), ("trace = { file = 'x.csv' }", "remove the trace")]
+        {
+            let (_folder, Line { base, setup }) = with_file(workload, "");
+            let error = setup.experiment_of_rates(&base, "sweep", Time(1)).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 
