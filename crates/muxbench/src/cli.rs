@@ -16,6 +16,7 @@ use crate::commands::{
 use crate::commands::{doctor, lab, relay};
 use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
+use crate::options::format::FormatArgs;
 use crate::{help, output, refused_flags};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
@@ -26,6 +27,8 @@ const ALLOWED_WITH_RESUME: [(&str, &[&str]); 5] = [
     ("load", &["samples"]),
     ("sweep", &["csv", "tsv"]),
 ];
+/// Flags of `atlas` that `--merge` allows, besides those of the format.
+const ALLOWED_WITH_MERGE: [&str; 3] = ["merge", "html", "quiet"];
 /// The flag of [`ExecutionArgs`] that `--resume` rejects.
 const NEW_RUN_ONLY: &str = "output";
 
@@ -148,9 +151,31 @@ pub fn chosen(tool: &mut clap::Command, name: Option<OsString>) -> &mut clap::Co
     }
 }
 
-/// Returns an error for given flags that the command refuses, always or with `--resume`.
+/// Returns an error for given flags that the command refuses: always, or with `--resume` or `--merge`.
 fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    refused_flags::error(command, matches).or_else(|| conflict_with_resume(command, matches))
+    refused_flags::error(command, matches)
+        .or_else(|| conflict_with_resume(command, matches))
+        .or_else(|| conflict_with_merge(command, matches))
+}
+
+/// Returns an error that names the given flags that `--merge` of `atlas` rejects. The races of a map contain their traffic.
+fn conflict_with_merge(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
+    if command.get_name() != "atlas" || !is_given(matches, "merge") {
+        return None;
+    }
+    let format = FormatArgs::augment_args(clap::Command::default());
+    let is_allowed = |arg: &Arg| {
+        let id = arg.get_id();
+        ALLOWED_WITH_MERGE.iter().any(|it| id == it) || format.get_arguments().any(|arg| arg.get_id() == id)
+    };
+    let wrong: Vec<&Arg> =
+        command.get_arguments().filter(|arg| !is_allowed(arg) && is_given(matches, arg.get_id().as_str())).collect();
+    let names = listed(&wrong, "and")?;
+    Some(format!("{names} cannot be used with --merge, which shows the races of its folders as they are; omit it"))
+}
+
+fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 /// Returns an error that names the given flags that `--resume` rejects. A stored run contains its experiment.
@@ -165,7 +190,7 @@ fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option
         own.iter().any(|own| id == own) || id != NEW_RUN_ONLY && shared.get_arguments().any(|arg| arg.get_id() == id)
     };
     let (allowed, mut wrong): (Vec<_>, Vec<_>) = command.get_arguments().partition(is_allowed);
-    wrong.retain(|arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine));
+    wrong.retain(|arg| is_given(matches, arg.get_id().as_str()));
     let names = listed(&wrong, "and")?;
     let positional = wrong.iter().any(|arg| arg.is_positional());
     let folder = if positional { " (the folder of a run follows --resume directly)" } else { "" };

@@ -26,6 +26,7 @@ use harness::spec::transport::Transport;
 use harness::store::{self, Store};
 use signal_hook::consts::SIGINT;
 
+use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::output;
 use crate::progress::Progress;
@@ -147,8 +148,17 @@ pub fn measure(
         Session::begin(&experiment()?, args.output.as_deref(), args.allow_exec, clients, feasible)?
     };
     let folder = session.folder.clone();
-    let (run, ended) = session.execute(args.quiet, &stop_at_signals()?)?;
+    let (run, ended) = session.execute(args.quiet, &stop_at_signals()?).with_context(|| failed(&folder))?;
     Ok((folder, run, ended))
+}
+
+/// Returns the context of an error that ends a run. `folder` is the one to resume.
+pub fn failed(folder: &Path) -> String {
+    format!(
+        "the run failed; finished trials are saved. Correct the cause, then use the same command with --resume {} instead of its \
+         other flags",
+        in_shell(folder)
+    )
 }
 
 /// Runs an experiment in `folder`, or finishes the run there. `stop` ends it early. Trials that cannot run here have no
@@ -377,12 +387,6 @@ impl Session {
             }
         });
         drop((progress, store));
-        let ended = ended.with_context(|| {
-            let folder = folder.display();
-            format!(
-                "the run failed; finished trials are saved. Correct the cause, then try `muxbench run --resume {folder}`"
-            )
-        })?;
-        Ok((store::read(&folder)?, ended))
+        Ok((store::read(&folder)?, ended?))
     }
 }

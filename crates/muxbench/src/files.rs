@@ -8,8 +8,10 @@ use anyhow::{Context, bail};
 use harness::{files, store};
 use load::Sample;
 use papers::PaperComparison;
+use report::format;
 use report::plot::chart::Chart;
 use report::plot::svg;
+use rustix::fs::{Access, access};
 use traffic::samples;
 
 use crate::output;
@@ -37,10 +39,21 @@ pub fn write_figures<'a, T: AsRef<str>>(
 
 /// Fails if a file cannot be written at a path.
 pub fn check_path(file: &Path) -> anyhow::Result<()> {
-    if !files::parent(file).is_dir() || file.is_dir() {
-        bail!("cannot write {}: its folder does not exist, or the path is a folder; name another file", file.display());
+    let (folder, shown) = (files::parent(file), file.display());
+    if !folder.is_dir() || file.is_dir() {
+        bail!("cannot write {shown}: its folder does not exist, or the path is a folder; name another file");
+    }
+    // A file is appended to, or replaced by another one in its folder.
+    let paths = [folder].into_iter().chain(file.exists().then_some(file));
+    for path in paths {
+        access(path, Access::WRITE_OK).with_context(|| format!("cannot write {shown}; name another file"))?;
     }
     Ok(())
+}
+
+/// Formats a path as a word of a shell.
+pub fn in_shell(path: &Path) -> String {
+    format::command(&[path.display().to_string()])
 }
 
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {

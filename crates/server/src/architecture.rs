@@ -331,6 +331,18 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the error for a mechanism in the place of the model, with a model that fits the number of threads.
+fn misplaced_mechanism(mechanism: &MechanismRow, threads: Option<&str>) -> String {
+    let MechanismRow { name, .. } = mechanism;
+    let Some(threads) = threads else {
+        return format!("`{name}` is a mechanism, which follows a model; try symped/{name}");
+    };
+    let named = ["symped", "seda"].map(|model| format!("{model}:{threads}/{name}"));
+    let known = named.into_iter().find(|it| it.parse::<Architecture>().is_ok());
+    let known = known.unwrap_or_else(|| format!("symped:2/{name}"));
+    format!("`{name}` is a single loop and takes no number of threads; try {known}")
+}
+
 /// The reason why a name is not an architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown architecture `{name}`: {problem}")]
@@ -363,6 +375,8 @@ impl FromStr for Architecture {
                 wrong(format!("`{model_name}` is not compiled in; build with `--features {model_name}`"))
             } else if GROUPS.iter().any(|group| group.name == model_name) {
                 wrong(format!("`{model_name}` is a group, which only --arch accepts; name its architectures"))
+            } else if let Some(mechanism) = find_mechanism(model_name) {
+                wrong(misplaced_mechanism(mechanism, threads))
             } else {
                 unknown(format!("no model `{model_name}`{ELSEWHERE}"), model_name)
             }
@@ -436,6 +450,10 @@ mod tests {
             ("pol", "; did you mean `poll`?"),
             ("symped:2/pol", "; did you mean `poll`?"),
             ("threads", "a group"),
+            ("poll:2", "`poll` is a single loop and takes no number of threads; try symped:2/poll"),
+            ("poll:1+3", "try seda:1+3/poll"),
+            ("poll:0", "try symped:2/poll"),
+            ("poll/select", "`poll` is a mechanism, which follows a model; try symped/poll"),
             #[cfg(target_os = "linux")]
             ("amped/io_uring", "cannot run over"),
         ] {

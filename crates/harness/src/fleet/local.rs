@@ -46,7 +46,8 @@ impl Local {
 
 pub(super) fn command(program: &Path, samples: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(["load", "--control", "--samples"]).arg(samples);
+    // A path that begins with a hyphen would be a flag.
+    command.args(["load", "--control", "--samples"]).arg(Path::new(".").join(samples));
     command
 }
 

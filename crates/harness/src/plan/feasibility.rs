@@ -10,6 +10,7 @@ use server::{Accept, BusyPoll, Controllers, ServeConfig};
 use super::limits::{
     BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection,
 };
+use super::stage_cpus;
 use crate::host::Host;
 use crate::model::network::{Applied, Links};
 use crate::model::{FleetFacts, Trial};
@@ -126,6 +127,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
             require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));
         }
+        reasons.extend(stage_cpus::reasons(serve));
         reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     } else {
         if cfg!(not(target_os = "linux")) && trial.serve.target().is_none() {

@@ -7,6 +7,7 @@ mod interleaving;
 mod limits;
 pub mod needs;
 mod servers;
+mod stage_cpus;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -101,7 +102,7 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 }
 
 /// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, a
-/// load is invalid, the program or the folder of an external server is missing, or a target accepts no connection.
+/// load is invalid, a program or a folder of the servers is missing, or a target accepts no connection.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
     let found = servers::find(experiment, &host.cores.concat())?;
@@ -112,6 +113,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     } else {
         placement::place(&host.cores, &experiment.placement)?
     };
+    stage_cpus::check(&experiment.server.stage_cpus(), &placement)?;
     let mut sentence = placement.sentence.clone();
     if !found.targets.is_empty() && !placement.is_elsewhere {
         sentence += "; muxbench does not choose the CPUs of targets";

@@ -30,9 +30,12 @@ pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<ServerFact
         // The reason identifies the only server, and `load` has no name for it.
         let is_only = experiment.architectures.0.len() == 1;
         let place = if is_only { String::new() } else { format!("target.{name}: ") };
-        let found = find_target(target, experiment, cpus).map_err(|reason| place + &reason)?;
+        let found = find_target(target, experiment, cpus).map_err(|reason| place.clone() + &reason)?;
+        found.check_process().map_err(|reason| format!("target.{name}.pid: {reason}"))?;
+        found.check().map_err(|reason| place + &reason)?;
         Ok((name.clone(), found))
     };
+    check_folder(experiment)?;
     let configs = find_commands(experiment)?;
     let targets = experiment.target.iter().map(find).collect::<Result<_, String>>()?;
     Ok(ServerFacts { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.tls.{reason}"))? })
@@ -71,6 +74,19 @@ fn find_commands(experiment: &Experiment) -> Result<BTreeMap<String, ConfigFile>
     Ok(configs)
 }
 
+/// Checks that the folder with the content of `http` exists. Targets have content of their own.
+fn check_folder(experiment: &Experiment) -> Result<(), String> {
+    let needs_it = experiment.architectures.0.iter().any(|server| !matches!(server, Candidate::Target(_)));
+    let folder = experiment.workload.http.as_ref().and_then(|http| http.folder.as_ref());
+    match folder.filter(|folder| needs_it && !folder.is_dir()) {
+        Some(folder) => Err(format!(
+            "workload.http.folder: no folder `{}`; create it, or name another (--folder)",
+            folder.display()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Returns the remedy for a command whose program is missing, which may be written for a shell.
 fn program_remedy(command: &[String]) -> &'static str {
     let program = command.first().map_or("", String::as_str);
@@ -104,9 +120,7 @@ fn find_target(target: &Target, experiment: &Experiment, cpus: &[usize]) -> Resu
         None if is_local(&address) => cpus.to_vec(),
         None => Vec::new(),
     };
-    let config = TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus };
-    config.check()?;
-    Ok(config)
+    Ok(TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus })
 }
 
 /// Tests whether an address belongs to this host.
@@ -180,6 +194,25 @@ mod tests {
         let error = planned(&text("")).unwrap_err();
         assert!(error.starts_with(&format!("target.a: cannot connect to {address}: ")), "{error}");
         assert!(check_targets(&plan.trials).unwrap_err().starts_with("target:a: cannot connect"));
+    }
+
+    #[test]
+    fn missing_process_and_missing_folder_are_reported_with_their_keys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let target = |name: &str| format!("[target.{name}]\nurl = \"http://{address}/\"\n");
+        let http = "[workload]\nservice = \"http\"\nhttp.folder = \"/none\"\n";
+        let missing = format!("{}pid = 2147483647\n", target("a"));
+        for other in [String::new(), target("b")] {
+            let error = planned(&format!("{missing}{other}{http}")).unwrap_err();
+            assert!(error.starts_with("target.a.pid: no process of this host has the ID 2147483647"), "{error}");
+        }
+        planned(&format!("{}{http}", target("a"))).unwrap();
+        for architectures in ["\"epoll\"", "[\"epoll\", \"target:a\"]"] {
+            let target = if architectures.contains("target") { target("a") } else { String::new() };
+            let error = planned(&format!("architectures = {architectures}\n{target}{http}")).unwrap_err();
+            assert!(error.starts_with("workload.http.folder: no folder `/none`; create it"), "{error}");
+        }
     }
 
     #[test]

@@ -405,6 +405,34 @@ fn controllers_reach_staged_servers_or_are_rejected() {
 }
 
 #[test]
+fn stage_cpus_reach_their_threads_or_are_rejected() {
+    let planned = |architecture: &str, key: &str, cpus: &str| {
+        let text = format!(
+            "architectures = \"{architecture}\"\nrepeats = 1\n[server]\n{key} = \"{cpus}\"\n[placement]\nserver = \"0-1\"\n"
+        );
+        let experiment = Experiment::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+        let host = Host { cores: (0..4).map(|cpu| vec![cpu]).collect(), ..Host::made_up() };
+        plan(&experiment, &host).map(|plan| plan.trials[0].infeasible.join("\n"))
+    };
+    for (key, fitting, others) in [
+        ("accept-cpus", &["poll", "symped:2", "amped:0+1", "seda:1+1"][..], &["mt", "mt-pool"][..]),
+        ("network-cpus", &["symped:2", "amped:1+1", "seda-s:1"], &["poll", "mt", "amped:0+1"]),
+        ("payload-cpus", &["seda:1+1", "seda-s:1", "amped:0+1"], &["poll", "mt", "symped:2"]),
+    ] {
+        for architecture in fitting {
+            assert_eq!(planned(architecture, key, "0-1"), Ok(String::new()), "{architecture} {key}");
+            let error = planned(architecture, key, "1-2").unwrap_err();
+            let start = format!("server.{key}: the server may not use CPU 2; choose from 0-1, or ");
+            assert!(error.starts_with(&start), "{error}");
+        }
+        for architecture in others {
+            let reasons = planned(architecture, key, "1").unwrap();
+            assert!(reasons.contains(&format!("server.{key}: `{architecture}")), "{architecture}: {reasons}");
+        }
+    }
+}
+
+#[test]
 fn busy_polling_acts_only_in_labs_with_napi() {
     let planned = |keys: &str| {
         let text = format!("architectures = [\"epoll\", \"poll\"]\nrepeats = 1\n[server]\nbusy-poll = {keys}\n");

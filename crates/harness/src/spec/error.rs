@@ -19,9 +19,9 @@ pub struct ExperimentError {
 
 /// The phrases of serde's messages, and their replacements for an experiment file.
 const EXPECTED: &[(&str, &str)] = &[
-    ("expected a nonzero u32", "write a whole number above 0"),
+    ("expected a nonzero u32", "write a whole number from 1 to 4294967295"),
     ("expected u64", "write a whole number, 0 or above"),
-    ("expected u32", "write a whole number, 0 or above"),
+    ("expected u32", "write a whole number from 0 to 4294967295"),
 ];
 
 /// Old names of keys, which files may still use, and their current names.

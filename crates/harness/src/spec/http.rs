@@ -7,6 +7,7 @@ use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
+use wire::http::client::{Request, RequestError, Url};
 
 use super::OneOrMany;
 use super::requests::{BodySpec, Header, Length, RequestSpec, StatusSchema, read_bodies, read_requests};
@@ -127,7 +128,29 @@ impl Http {
                 return Err(format!("body: {bytes} bytes in all bodies exceed the limit of {mib} MiB; {remedy}"));
             }
         }
+        self.check_requests(&targets)?;
         Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status })
+    }
+
+    /// Checks that the client can write all requests. An error begins with the key.
+    fn check_requests(&self, targets: &[HttpTarget]) -> Result<(), String> {
+        let (common, get) = (pairs(&self.headers), HttpTarget::get("/", None));
+        write(&get, &common).map_err(|error| format!("headers: {error}"))?;
+        let key = |target: &HttpTarget| {
+            if !self.requests.is_empty() {
+                "requests"
+            } else if self.requests_file.is_some() {
+                "requests-file"
+            } else if write(&HttpTarget { method: target.method.clone(), ..get.clone() }, &[]).is_err() {
+                "method"
+            } else {
+                "paths"
+            }
+        };
+        targets.iter().try_for_each(|target| match write(target, &common) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{}: {error}", key(target))),
+        })
     }
 
     /// Returns all requests with their bodies.
@@ -208,6 +231,14 @@ impl Http {
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Http { folder: self.folder.clone() }
     }
+}
+
+/// Writes a request as the client does, without the bytes of its body.
+fn write(target: &HttpTarget, common: &[(String, String)]) -> Result<Request, RequestError> {
+    let url = Url { host: String::new(), port: 0, authority: "localhost".to_owned(), target: target.path.clone() };
+    let headers = common.iter().chain(&target.headers);
+    let headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    Request::new(&target.method, &url, &headers, target.body.as_ref().map(|_| &[][..]))
 }
 
 fn pairs(headers: &[Header]) -> Vec<(String, String)> {
@@ -330,6 +361,27 @@ mod tests {
         assert_eq!(http(&[]).replayed(&[sizes(None, Some(8))], None, false).unwrap().targets[0].body, None);
         let large = http(&["/"]).replayed(&[sizes(Some(FILLS_BYTES_MAX + 1), None)], None, false).unwrap_err();
         assert!(large.ends_with("exceed the limit of 256 MiB; round the sizes of the trace"), "{large}");
+    }
+
+    #[test]
+    fn request_that_no_client_sends_is_rejected_with_its_key() {
+        let error = |http: Http| http.traffic(None, false).unwrap_err();
+        let header = |text: &str| vec![text.parse().unwrap()];
+        for reserved in ["Content-Length: 5", "Connection: close", "A: b\r\nC: d"] {
+            let why = error(Http { headers: header(reserved), ..http(&["/"]) });
+            assert!(
+                why.starts_with("headers: invalid request `GET / HTTP/1.1") && why.contains("from the headers"),
+                "{why}"
+            );
+            let own = RequestSpec { path: "/".into(), headers: header(reserved), ..RequestSpec::default() };
+            assert!(error(Http { requests: vec![own], ..http(&[]) }).starts_with("requests: invalid request"));
+        }
+        assert!(error(Http { method: Some("G T".into()), ..http(&["/"]) }).starts_with("method: invalid request"));
+        assert!(error(http(&["/a\tb"])).starts_with("paths: invalid request"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("requests");
+        std::fs::write(&file, "CONNECT /\n").unwrap();
+        assert!(error(Http { requests_file: Some(file), ..http(&[]) }).starts_with("requests-file: invalid request"));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Server {
     /// several values, each architecture runs with each of them. `:budget=16` sets the most packets of a poll. `:prefer` keeps the
     /// interface's own processing off while it defers interrupts, and `:suspend=20ms` makes a lab's interface suspend them.
     pub busy_poll: Option<OneOrMany<BusyPolling>>,
-    /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
+    /// Whether the kernel counts the system calls of all built-in servers, including the runtimes. Counting makes each call more
     /// expensive. Do not compare figures with and without it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
@@ -63,6 +63,41 @@ pub struct Server {
 impl Server {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the first option that is set: its key, and an architecture that supports it. External servers support none.
+    pub(super) fn first_option(&self) -> Option<(&'static str, &'static str)> {
+        let Self {
+            accept,
+            accept_cpus,
+            network_cpus,
+            payload_cpus,
+            read_budget,
+            pool_control,
+            batch_control,
+            admission,
+            stall,
+            datagram_batch,
+            datagram_offload,
+            busy_poll,
+            count_syscalls,
+        } = self;
+        let options = [
+            ("accept", accept.is_some(), "symped"),
+            ("accept-cpus", accept_cpus.is_some(), "seda"),
+            ("network-cpus", network_cpus.is_some(), "seda"),
+            ("payload-cpus", payload_cpus.is_some(), "seda"),
+            ("read-budget", read_budget.is_some(), "epoll"),
+            ("pool-control", pool_control.is_some(), "seda"),
+            ("batch-control", batch_control.is_some(), "seda"),
+            ("admission", admission.is_some(), "seda"),
+            ("stall", stall.is_some(), "symped"),
+            ("datagram-batch", datagram_batch.is_some(), "epoll"),
+            ("datagram-offload", *datagram_offload, "epoll"),
+            ("busy-poll", busy_poll.is_some(), "epoll"),
+            ("count-syscalls", *count_syscalls, "epoll"),
+        ];
+        options.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, architecture)| (key, architecture))
     }
 
     /// Returns the accept strategies for an architecture.

@@ -138,12 +138,12 @@ fn whole(text: &str, units: &Units, max: f64) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Parses a whole number, which may end with `k`, `M` or `G`.
+/// Parses a whole number of 32 bits, which may end with `k`, `M` or `G`.
 pub fn count<T: FromStr>(text: &str) -> Result<T, UnitError> {
     let parse = |text: &str| text.parse::<T>().ok();
     let expected = match parse("0") {
-        Some(_) => "a whole number in range, such as 400, 10k or 1M",
-        None => "a whole number above 0 and in range, such as 400, 10k or 1M",
+        Some(_) => "a whole number from 0 to 4294967295, such as 400, 10k or 1M",
+        None => "a whole number from 1 to 4294967295, such as 400, 10k or 1M",
     };
     let value = scaled(text.trim(), COUNTS).filter(|value| value.fract() == 0.0 && *value < 1e18);
     let number = value.and_then(|value| parse(&(value as u64).to_string()));
@@ -227,7 +227,7 @@ macro_rules! units {
 pub(super) use units;
 
 units! {
-    Size, "size", "1B to 4GiB, such as 128B, 10KiB or 1MiB (kB and MB are powers of ten)",
+    Size, "size", "1B to 4294967295B (4GiB - 1B), such as 128B, 10KiB or 1MiB (kB and MB are powers of ten)",
         r"^[0-9]+(\.[0-9]+)? *(B|[kK]|[MG]|[KMG]iB|[kKMG]B)$";
     Budget, "read budget", "1B to 1MiB, such as 64KiB", r"^[0-9]+(\.[0-9]+)? *(B|[kK]|M|[KM]iB|[kKM]B)$";
     Time, "time", "a number with a unit, such as 30s, 500ms, 50us or 10min",
@@ -244,7 +244,7 @@ units! {
         r"^(cpu|busy|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?(, *connections=[0-9./% ]+)?$";
     Think, "think time", "0 or a time, such as 1ms or 1ms,exponential",
         r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?)$";
-    Sizes, "range of sizes", "sizes from 1B to 4GiB, the lowest first, such as 10B..1000B or 100B",
+    Sizes, "range of sizes", "sizes from 1B to 4294967295B (4GiB - 1B), the lowest first, such as 10B..1000B or 100B",
         r"^[0-9.]+ *(B|[kK]|[MG]|[KMG]iB|[kKMG]B)(\.\.[0-9.]+ *(B|[kK]|[MG]|[KMG]iB|[kKMG]B))?$";
     Cpus, "list of CPUs", "numbers and ranges, such as 0 or 0-1,3", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$";
 }
@@ -500,7 +500,7 @@ mod tests {
             assert!(count::<u32>(wrong).is_err(), "{wrong}");
         }
         let error = count::<NonZeroU32>("0").unwrap_err().to_string();
-        assert!(error.contains("above 0"), "{error}");
+        assert!(error.contains("from 1 to 4294967295"), "{error}");
     }
 
     #[test]
@@ -564,6 +564,9 @@ mod tests {
         for wrong in ["", "128", "0B", "-1B", "1.5B", "5GiB", "128 b", "KiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
+        assert_eq!("4294967295B".parse(), Ok(Size(u32::MAX)));
+        let error = "4GiB".parse::<Size>().unwrap_err().to_string();
+        assert!(error.contains("expected 1B to 4294967295B"), "{error}");
         for budget in ["1B", "64KiB", "1MiB"] {
             assert_eq!(budget.parse::<Budget>().unwrap().to_string(), budget);
         }

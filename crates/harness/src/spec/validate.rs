@@ -65,7 +65,7 @@ impl Experiment {
         if let Some(other) = servers.find(|it| !self.architectures.0.contains(it)) {
             return Err(format!("quick.architectures: `{other}` is not in `architectures`; add it there"));
         }
-        self.clone().quick().check_keys().map_err(|reason| format!("quick: after its changes, {reason}"))
+        self.clone().quick().check().map_err(|reason| format!("quick: after its changes, {reason}"))
     }
 
     /// Checks that the external servers and the targets are defined, used, and suitable for the workload.
@@ -167,11 +167,12 @@ impl Experiment {
             (service == Service::Udp, service == Service::Http, service == Service::Stream);
         let has_own_sizes = is_stream || service.has_records();
         let has_only_external = self.architectures.0.iter().all(|it| it.ours().is_none());
+        if let Some((key, architecture)) = self.server.first_option().filter(|_| has_only_external) {
+            return Err(format!(
+                "server.{key}: external servers do not support it; remove it, or add an architecture such as {architecture}"
+            ));
+        }
         reject_if! {
-            self.server.read_budget.is_some() && has_only_external =>
-                "server.read-budget: external servers do not support it; remove it, or add an architecture such as epoll";
-            !self.server.controllers().is_none() && has_only_external =>
-                "server: external servers do not support controllers; remove them, or add an architecture such as seda";
             self.placement.shared && (self.placement.server.is_some() || self.placement.client.is_some()) =>
                 "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>

@@ -241,7 +241,10 @@ impl JsonSchema for ExpectedStatus {
 impl<'de> Deserialize<'de> for ExpectedStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(
+            untagged,
+            expecting = "invalid status: expected three digits such as 200, a class such as \"2xx\", or \"any\""
+        )]
         enum Stored {
             Number(i64),
             Text(String),

@@ -179,6 +179,7 @@ pub const RULES: &[Rule] = rules! {
         "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or omit TLS (--tls, https://)";
 
     // Timeouts and retries.
+    "client.timeout", |it| it.timeout_ns == 0, "must be longer than 0, such as 10s";
     "client.request-timeout", |it| it.request_timeout.is_some() && (is_closed(it) || is_churn(it)),
         "only an open loop over lasting connections has it; remove it, or use `timeout`, which limits each request";
     "client.request-timeout", |it| it.request_timeout.is_some() && (is_udp(it) || it.datagrams),
@@ -379,6 +380,7 @@ mod tests {
             (LoadConfig { tls: tls.clone(), ..datagrams.clone() }, "workload.tls"),
             (LoadConfig { tls, ..stream.clone() }, "workload.tls"),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
+            (LoadConfig { timeout_ns: 0, ..open.clone() }, "client.timeout"),
             (with(&looped, timeout), "client.request-timeout"),
             (with(&datagrams, timeout), "client.request-timeout"),
             (with(&open, RequestTimeout { timeout_ns: 0, ..timeout }), "client.request-timeout"),

@@ -73,6 +73,12 @@ fn refused_flags_are_hidden_and_get_a_remedy() {
         ("load http://h/ --explain", "--explain: the server's counters"),
         ("idle http://h/ --pipeline 2", "--pipeline: an idle connection"),
         ("capacity --p99 1ms --sessions 2 --requests-per-connection 2", "--sessions: the window"),
+        ("serve --packet 1KiB", "--packet: `fixed` does not have it; omit it, or choose --service stream"),
+        (
+            "serve --service http --request 5B",
+            "--request: `http` does not have it; omit it, or choose --service fixed or udp",
+        ),
+        ("atlas --merge a b --arch mt -c 5", "--arch and --connections cannot be used with --merge"),
         ("calibrate --share-cpus", "--share-cpus: the calibration server"),
     ] {
         let actual = conflict_of(&format!("muxbench {line}")).unwrap_or_else(|| panic!("{line}"));

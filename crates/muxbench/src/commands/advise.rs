@@ -17,6 +17,7 @@ use report::{AdviceReport, Summary, format, text};
 use wire::ServiceSpec;
 
 use crate::exit::of_validity;
+use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::objective::{HEADING, ObjectiveArgs};
@@ -168,7 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         execution::print_places(&places(&folder, &run, confirmation.as_ref()), args.execution.format.markdown)?;
     }
-    if let Some(code) = execution::code("advise", folder.display(), &run, ended) {
+    if let Some(code) = execution::code("advise", &in_shell(&folder), &run, ended) {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.belongs_in_estimates());
@@ -188,12 +189,12 @@ fn write_confirmation(folder: &Path, run: &Run) -> anyhow::Result<Option<Experim
 
 /// Returns the next commands and the folder of the run. `confirmation` is the written experiment.
 fn places(folder: &Path, run: &Run, confirmation: Option<&Experiment>) -> String {
-    let results = format!("Results: {0} (again: muxbench report {0})\n", folder.display());
+    let results = format!("Results: {0} (again: muxbench report {0})\n", in_shell(folder));
     let Some(confirmation) = confirmation else { return results };
     let trials = &run.header.trials;
     let has_commands = trials.iter().any(|trial| matches!(trial.architecture, Candidate::Exec(_)));
     let allow = if has_commands { " --allow-exec" } else { "" };
-    let file = format::command(&[folder.join(CONFIRM).display().to_string()]);
+    let file = in_shell(&folder.join(CONFIRM));
     let workload = trials.first().map(|trial| &trial.workload);
     // The commands of a gate serve no datagrams.
     let Some(workload) = workload.filter(|it| it.service.ports().is_none()) else {

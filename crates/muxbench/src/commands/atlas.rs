@@ -14,12 +14,12 @@ use harness::store;
 use harness::strategy::advise::{self, variations};
 use report::model::atlas::AtlasBuilder;
 use report::model::workload::title;
-use report::{AdviceReport, Atlas, format, html, text};
+use report::{AdviceReport, Atlas, html, text};
 
 use super::advise::window;
 use crate::execution::print_places;
 use crate::exit::{of_validity, stopped};
-use crate::files::write;
+use crate::files::{in_shell, write};
 use crate::options::experiment::BaseArgs;
 use crate::options::format::FormatArgs;
 use crate::options::objective::ObjectiveArgs;
@@ -71,7 +71,6 @@ pub struct Args {
     ///
     /// Folders of `atlas` and `advise`, from several machines
     #[arg(long, value_name = "FOLDER", num_args = 1.., help_heading = HEADING)]
-    #[arg(conflicts_with_all = ["file", "budget", "print_plan", "output", "objective", "limit"])]
     merge: Vec<PathBuf>,
     /// Print the races in their order, and run nothing
     #[arg(long, help_heading = HEADING, conflicts_with = "json")]
@@ -142,10 +141,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.quiet {
             output::note(format_args!("race {number} of {}: {name}", chosen.len()));
         }
-        let (run, ended) = execution::finish(&race.folder, args.allow_exec, args.quiet, &stop)?;
+        let (run, ended) = execution::finish(&race.folder, args.allow_exec, args.quiet, &stop)
+            .with_context(|| execution::failed(&folder))?;
         if ended == RunEnd::Stopped || stop.is_requested() {
-            let words = ["muxbench", "atlas", "--resume", &folder.display().to_string()].map(str::to_owned);
-            return Ok(stopped(&format::command(&words)));
+            return Ok(stopped(&format!("muxbench atlas --resume {}", in_shell(&folder))));
         }
         if !args.quiet {
             let answer = AdviceReport::of(&run).and_then(|it| it.sentences.into_iter().next()).unwrap_or_default();
@@ -360,7 +359,7 @@ fn write_page(atlas: &Atlas, file: &Path) -> anyhow::Result<()> {
 
 /// Returns the locations of results, and the next commands.
 fn places(folder: &Path, page: &Path) -> String {
-    let (shown, page) = (folder.display(), page.display());
+    let (shown, page) = (in_shell(folder), page.display());
     format!(
         "\nPage: {page}\nResults: {shown} (each race: muxbench report {shown}/001)\nNext: decide more ties with more time, ask for your \
          own traffic, or add another machine\n  muxbench atlas --resume {shown} --budget TIME\n  muxbench observe --port PORT --output \

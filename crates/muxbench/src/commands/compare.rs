@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Trials")]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
-    #[arg(long, help_heading = "Results", conflicts_with = "json")]
+    #[arg(long, help_heading = "Results")]
     print_experiment: bool,
 }
 
@@ -76,7 +76,7 @@ impl Args {
     /// Returns the experiment, and its text.
     fn experiment(&self, is_sequential: bool) -> anyhow::Result<(Experiment, String)> {
         let mut experiment = self.setup.experiment(&self.base)?;
-        if self.over_time.apply(&mut experiment.workload) {
+        if self.over_time.apply(&mut experiment.workload)? {
             experiment.repeats = NonZeroU32::MIN;
         }
         if !self.rate.is_empty() {

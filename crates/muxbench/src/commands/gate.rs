@@ -19,6 +19,7 @@ use report::{GateReport, export, format, text};
 use stats::excess::REPEATS_MIN;
 
 use crate::exit::{NO_VALID_TRIAL, SLOWER, UNDECIDED};
+use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::servers::Builds;
@@ -210,7 +211,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
-    if let Some(code) = execution::code("gate", folder.display(), &run, ended) {
+    if let Some(code) = execution::code("gate", &in_shell(&folder), &run, ended) {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.kind == VerdictKind::Valid);
@@ -224,7 +225,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Returns the next command, unless the user gave its flags already, and the folder of the run.
 fn places(folder: &Path, outcome: GateOutcome, is_explained: bool, has_history: bool) -> String {
-    let folder = folder.display();
+    let folder = in_shell(folder);
     let next = match outcome {
         GateOutcome::Slower if !is_explained => {
             format!("Next: see why the new build is slower\n  muxbench report {folder} --explain\n")
@@ -278,7 +279,9 @@ fn read_history(path: &Path) -> anyhow::Result<GateHistory> {
 
 /// Appends a gate to a history, and prints the newest lasting change.
 fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
-    let line = serde_json::to_string(entry)? + "\n";
+    // An editor may have removed the last end of a line.
+    let begins_line = !path.exists() || harness::files::read(path)?.ends_with(b"\n");
+    let line = format!("{}{}\n", if begins_line { "" } else { "\n" }, serde_json::to_string(entry)?);
     harness::files::append(path, line.as_bytes())
         .with_context(|| format!("cannot append to {}; check its folder", path.display()))?;
     let sentence = format::visible(&read_history(path)?.sentence);

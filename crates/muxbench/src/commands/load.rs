@@ -145,7 +145,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
             _ => PHASES.cool_down,
         };
         args.load.shorten(&mut experiment, Phases { cool_down, ..PHASES });
-        args.over_time.apply(&mut experiment.workload);
+        args.over_time.apply(&mut experiment.workload)?;
         if let Some(rate) = args.rate {
             experiment.workload.rate = Some(OneOrMany(vec![rate]));
         }

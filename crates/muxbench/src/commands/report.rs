@@ -49,10 +49,10 @@ pub struct Args {
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
     /// Show only this figure of the paper
-    #[arg(long, value_name = "N", requires = "paper")]
+    #[arg(long, value_name = "N")]
     figure: Option<String>,
     /// Show only this table of the paper
-    #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
+    #[arg(long, value_name = "N", conflicts_with = "figure")]
     table: Option<String>,
     /// Write an HTML page [default: RUN/report.html]
     ///
@@ -99,6 +99,10 @@ impl Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
+    if args.paper.is_none() && (args.figure.is_some() || args.table.is_some()) {
+        let reason = "--figure and --table name a part of a paper; add --paper NAME";
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, reason).into());
+    }
     let needs_one = args.paper.is_some() || args.send_deviation || args.openmetrics;
     match args.runs.as_slice() {
         [file] if file.is_file() => show_gate_history(args, file),

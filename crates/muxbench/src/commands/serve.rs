@@ -112,8 +112,8 @@ pub struct Args {
     cpus: Option<Cpus>,
     /// Maximum number of connections, and size of a pool without :THREADS. The server refuses further connections; a pool
     /// lets them wait [default: 20000; for a pool 256]
-    #[arg(long, value_name = "N", help_heading = "Server settings", value_parser = count::<u32>)]
-    connections_max: Option<u32>,
+    #[arg(long, value_name = "N", help_heading = "Server settings", value_parser = count::<NonZeroU32>)]
+    connections_max: Option<NonZeroU32>,
     /// Have the kernel count the server's system calls; makes each call more expensive
     #[arg(long, help_heading = "Server settings")]
     count_syscalls: bool,
@@ -201,8 +201,8 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             // The default of a pool is lower, because its workers take long to start.
-            _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.unwrap_or(POOL),
-            _ => args.connections_max.unwrap_or(20_000),
+            _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
+            _ => args.connections_max.map_or(20_000, NonZeroU32::get),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         tls: tls(args),
@@ -308,14 +308,6 @@ fn stream(args: &Args) -> Stream {
 }
 
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
-    if args.folder.is_some() && args.service != Service::Http {
-        bail!("--folder: only http serves files; add --service http, or omit --folder");
-    }
-    if args.service != Service::Stream && stream(args) != Stream::default() {
-        bail!(
-            "--packet, --packets, --ack, --direction and --by-packet need a stream: add --service stream, or omit the flags"
-        );
-    }
     let (request, response) = (args.request, response(args));
     let (request_bytes, response_bytes) = (request.0, response.0);
     Ok(match args.service {
@@ -472,8 +464,6 @@ mod tests {
     #[test]
     fn refused_server_names_a_remedy() {
         for (flags, words) in [
-            ("--packet 1KiB", "add --service stream"),
-            ("--folder /tmp", "--folder: only http serves files"),
             ("--service http --folder /none", "/none: No such file or directory"),
             ("--listen unix:no/such/folder", "No such file"),
             ("--listen unix:s --arch mt-pool:4 --accept reuseport", "choose shared or exclusive"),

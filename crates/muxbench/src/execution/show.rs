@@ -1,6 +1,5 @@
 //! The result of a run as the user sees it.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,12 +9,13 @@ use harness::strategy::search::{CapacityBound, RateSearch};
 use harness::strategy::{self, search};
 
 use crate::exit::{NO_VALID_TRIAL, of_validity, stopped};
+use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::output;
 
 /// Prints the result of a run and, if the run was interrupted, the command that finishes it. Returns the exit code.
 pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let folder = folder.display();
+    let folder = in_shell(folder);
     if args.format.json {
         output::print_json(&report::export::json::of(run))?;
     } else {
@@ -34,11 +34,12 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    Ok(code("run", folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+    Ok(code("run", &folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
 }
 
 /// Returns the exit code of a run that has not finished, and prints the command that finishes it. `None` for a finished run.
-pub fn code(command: &str, folder: impl Display, run: &Run, ended: RunEnd) -> Option<ExitCode> {
+/// `folder` is a word of a shell.
+pub fn code(command: &str, folder: &str, run: &Run, ended: RunEnd) -> Option<ExitCode> {
     let distributed = if run.header.is_distributed { " --distributed" } else { "" };
     let resume = format!("muxbench {command}{distributed} --resume {folder}");
     match ended {

@@ -29,7 +29,7 @@ pub struct ExperimentArgs {
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
     interleave: Option<Interleave>,
-    /// Have the kernel count the servers' system calls; makes each call more expensive. `muxbench report --explain` shows the counts
+    /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report --explain` shows the counts
     #[arg(long)]
     count_syscalls: bool,
 }

@@ -28,7 +28,7 @@ pub struct SetupArgs {
     load: LoadArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Have the kernel count the servers' system calls; makes each call more expensive. `muxbench report` shows the counts:
+    /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report` shows the counts:
     /// --explain, or for `capacity` --csv
     #[arg(long, help_heading = "Server settings")]
     count_syscalls: bool,

@@ -35,15 +35,38 @@ fn closed_loop_of_kv_has_defaults() {
 }
 
 #[test]
-fn read_budget_of_external_servers_alone_is_rejected() {
+fn options_of_external_servers_alone_are_rejected() {
     let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
-    let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
-    let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
-    assert!(error.contains("server.read-budget: external servers do not support it"), "{error}");
+    let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\n");
     let mixed = text.replace("\"exec:it\"", "[\"epoll\", \"exec:it\"]");
-    let experiment = Experiment::parse(&mixed, "x.toml").unwrap();
-    assert_eq!(experiment.server.read_budget.unwrap().to_string(), "256KiB");
-    let large = Experiment::parse(&mixed.replace("256KiB", "2MiB"), "x.toml").unwrap_err().to_string();
+    let options = [
+        ("accept", "\"reuseport\""),
+        ("accept-cpus", "\"0\""),
+        ("network-cpus", "\"0\""),
+        ("payload-cpus", "\"0\""),
+        ("read-budget", "\"256KiB\""),
+        ("pool-control", "\"on\""),
+        ("batch-control", "\"on\""),
+        ("admission", "\"target=10ms\""),
+        ("stall", "\"every=1s,for=200ms\""),
+        ("datagram-batch", "8"),
+        ("datagram-offload", "true"),
+        ("busy-poll", "\"50us\""),
+        ("count-syscalls", "true"),
+    ];
+    for (key, value) in options {
+        let option = format!("{key} = {value}\n");
+        let error = Experiment::parse(&format!("{text}{option}"), "x.toml").unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("server.{key}: external servers do not support it; remove it, or ")),
+            "{error}"
+        );
+        let experiment = Experiment::parse(&format!("{mixed}{option}"), "x.toml");
+        assert!(experiment.is_ok_and(|it| it.server != Server::default()), "{key}");
+    }
+    let keys = Experiment::schema()["$defs"]["Server"]["properties"].as_object().unwrap().len();
+    assert_eq!(keys, options.len(), "all options are tested");
+    let large = Experiment::parse(&format!("{mixed}read-budget = \"2MiB\"\n"), "x.toml").unwrap_err().to_string();
     assert!(large.contains("invalid read budget `2MiB`: expected 1B to 1MiB"), "{large}");
 }
 
@@ -186,12 +209,15 @@ fn every_mistake_is_reported_with_its_line() {
         ("request = \"1B\"", "request = 1"),
         ("request = \"1B\"", "request = \"1\""),
         ("request = \"1B\"", "request = \"0B\""),
+        ("request = \"1B\"", "request = \"4GiB\""),
         ("measure = \"1s\"", "measure = \"1 parsec\""),
         ("measure = \"1s\"", "measure = \"0\""),
         ("\"epoll\"", "\"epol\""),
         ("\"epoll\"", "\"mt/epoll\""),
+        ("\"epoll\"", "\"epoll:2\""),
         ("name = \"x\"", "name = \"../x\""),
         ("name = \"x\"", "name = \"x\"\nrepeats = 0"),
+        ("name = \"x\"", "name = \"x\"\nrepeats = 4294967296"),
         ("name = \"x\"", "name = \"x\"\nseed = -1"),
         ("[phases]", "[phases"),
         ("[phases]", "active = 0\n[phases]"),
@@ -218,6 +244,13 @@ fn every_mistake_is_reported_with_its_line() {
             "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
         ),
         ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
+        (CLOSED_OF, "service = \"http\"\n[workload.http]\nstatus = 200.0\n[phases]"),
+        (CLOSED_OF, "service = \"http\"\n[workload.http]\nheaders = [\"Content-Length: 5\"]\n[phases]"),
+        (CLOSED_OF, "service = \"http\"\n[workload.http]\nheaders = [\"A: b\\r\\nC: d\"]\n[phases]"),
+        (
+            CLOSED_OF,
+            "service = \"http\"\n[workload.http]\nrequests = [{path = \"/\", headers = [\"Connection: close\"]}]\n[phases]",
+        ),
         ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
         ("[phases]", "calls-per-connection = 0\n[phases]"),
         ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
@@ -228,6 +261,7 @@ fn every_mistake_is_reported_with_its_line() {
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"2MiB\"\n[phases]"),
         ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
         ("[phases]", "[client]\nclients = 11\n[phases]"),
+        ("[phases]", "[client]\ntimeout = \"0s\"\n[phases]"),
         ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
         ("[phases]", "[phases]\nsessions = 10"),
         ("[phases]", "[faces]"),
@@ -296,6 +330,8 @@ fn changes_of_quick_must_fit_the_experiment() {
     assert!(error("architectures = \"mt\"").contains("quick.architectures: `mt` is not in `architectures`"));
     let ports = error("ports = 3");
     assert!(ports.contains("quick: after its changes, workload.ports: only the service `udp` has ports"), "{ports}");
+    let clients = error("connections = 2\nclient = { clients = 4 }");
+    assert!(clients.contains("quick: after its changes, client.clients: cannot divide 2 connections"), "{clients}");
     let quick = parse("architectures = \"epoll\"\nconnections = [1, 2]").unwrap().quick();
     assert_eq!((quick.architectures.0.len(), quick.workload.connections.0.len()), (1, 2));
 }
