@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
+use anyhow::Context;
 use report::format::visible;
 use report::text::{Medium, Terminal, style};
 use schemars::JsonSchema;
@@ -42,7 +43,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 pub fn print_raw(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+        result => result.context("cannot write standard output"),
     }
 }
 

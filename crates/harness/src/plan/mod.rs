@@ -7,7 +7,7 @@ mod interleaving;
 mod limits;
 pub mod needs;
 mod servers;
-mod stage_cpus;
+pub mod stage_cpus;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -113,7 +113,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     } else {
         placement::place(&host.cores, &experiment.placement)?
     };
-    stage_cpus::check(&experiment.server.stage_cpus(), &placement)?;
+    stage_cpus::check(&experiment.server.stage_cpus(), &placement.server)?;
     let mut sentence = placement.sentence.clone();
     if !found.targets.is_empty() && !placement.is_elsewhere {
         sentence += "; muxbench does not choose the CPUs of targets";
@@ -161,6 +161,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
     warnings.extend(warnings::of_targets(&found.targets, &placement));
     warnings.extend(warnings::of_content(experiment, &loads));
+    warnings.extend(warnings::of_tls(experiment, &found.tls));
     let mut lab = None;
     if let (Some(network), Some(Ok(applied))) = (network(experiment), &kernel.network) {
         lab = Some(format!("{network}: {}", applied.words()));

@@ -3,7 +3,6 @@
 use server::spec::model::NetworkStage;
 use server::{ServeConfig, StageCpus};
 
-use crate::host::placement::CpuPlacement;
 use crate::spec::units::Cpus;
 
 const ACCEPT: &str = "server.accept-cpus";
@@ -17,24 +16,23 @@ fn stages(cpus: &StageCpus) -> impl Iterator<Item = (&'static str, &[usize])> {
     stages.into_iter().map(|(key, cpus)| (key, cpus.as_slice())).filter(|(_, cpus)| !cpus.is_empty())
 }
 
-/// Checks that the CPUs of each stage belong to the server. An error begins with the key.
-pub(super) fn check(cpus: &StageCpus, placement: &CpuPlacement) -> Result<(), String> {
-    let allowed = &placement.server;
+/// Checks that the CPUs of each stage are among those of the server, `allowed`. An error begins with the key.
+pub fn check(cpus: &StageCpus, allowed: &[usize]) -> Result<(), String> {
     let foreign = |cpus: &[usize]| cpus.iter().copied().find(|cpu| !allowed.contains(cpu));
     match stages(cpus).find_map(|(key, cpus)| Some((key, foreign(cpus)?))) {
         None => Ok(()),
         Some((key, _)) if allowed.is_empty() => Err(format!("{key}: only Linux can pin threads to CPUs; remove it")),
         Some((key, cpu)) => {
-            let allowed = Cpus(allowed.clone());
+            let allowed = Cpus(allowed.to_vec());
             Err(format!(
-                "{key}: the server may not use CPU {cpu}; choose from {allowed}, or change placement.server (--server-cpus)"
+                "{key}: the server may not use CPU {cpu}; choose from {allowed}, or give the server other CPUs"
             ))
         }
     }
 }
 
 /// Returns the reasons why the CPUs of stages do not suit an architecture. Each begins with the key.
-pub(super) fn reasons(serve: &ServeConfig) -> Vec<String> {
+pub fn reasons(serve: &ServeConfig) -> Vec<String> {
     let (architecture, model) = (serve.architecture, serve.architecture.model);
     let has_network = model.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
         && architecture.threads.is_some_and(|threads| threads.network > 0);

@@ -10,6 +10,8 @@ use std::{io, iter, thread};
 
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
+use harness::host;
+use harness::plan::stage_cpus;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
 use harness::spec::{self, Kv, Service};
@@ -208,6 +210,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         tls: tls(args),
         count_syscalls: args.count_syscalls,
     };
+    check_stage_cpus(&config)?;
     let (server, listener) = start(&config)?;
     let ready = server.ready().clone();
     let mut described = Description::of(config.service.clone(), server.ports().cloned());
@@ -230,6 +233,17 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         output::print_json(&ServerCounters::between(&ready, None, &ready, &end).totals)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that the CPUs of stages suit the architecture and belong to the server.
+fn check_stage_cpus(config: &ServeConfig) -> anyhow::Result<()> {
+    let all = || host::detect().cores.concat();
+    let allowed = if config.cpus.is_empty() { all() } else { config.cpus.clone() };
+    let foreign = stage_cpus::check(&config.stage_cpus, &allowed).err();
+    match stage_cpus::reasons(config).into_iter().chain(foreign).next() {
+        Some(reason) => bail!("{}", reason.replacen("server.", "--", 1)),
+        None => Ok(()),
+    }
 }
 
 fn greeting(args: &Args, server: &Server) -> String {
@@ -471,6 +485,8 @@ mod tests {
             ("--tls --service udp", "the service `udp` has no TLS; omit --tls"),
             ("--tls --service stream", "the service `stream` has no TLS; omit --tls"),
             ("--tls-cert /none --tls-key /none", "cannot use TLS: /none: No such file"),
+            ("--arch seda --cpus 0 --payload-cpus 1", "--payload-cpus: the server may not use CPU 1; choose from 0"),
+            ("--arch epoll --network-cpus 0", "--network-cpus: `epoll` has no network threads"),
             ("--datagram-batch 8", "only `udp` has datagrams"),
             ("--busy-poll 50us", "cannot poll loopback"),
             ("--arch epoll --stall every=1s,for=10ms", "`sped` has no network threads to stall"),
