@@ -170,15 +170,18 @@ fn brief(trial: &Trial) -> String {
     format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections)
 }
 
-/// Formats the result of a trial in brief: its bandwidth, or percentiles of its service time.
+/// Formats the result of a trial in brief: its bandwidth, or percentiles of its service time; `-` without a response.
 fn brief_result(record: &TrialRecord) -> String {
     let Some(load) = &record.load else { return String::new() };
     if let Some(bytes_per_s) = record.stream_bytes_per_s() {
         return format!(", {}", format::bandwidth(bytes_per_s));
     }
-    let (p50, p99) = (load.service.distribution.p50_ns, load.service.distribution.p99_ns);
-    let p99 = tail_mark::mark(format::time(p99 as f64), &load.late_sends(), 0.99);
-    format!(", p50 {}, p99 {p99}", format::time(p50 as f64))
+    let service = &load.service.distribution;
+    if service.count == 0 {
+        return ", p50 -, p99 -".into();
+    }
+    let p99 = tail_mark::mark(format::time(service.p99_ns as f64), &load.late_sends(), 0.99);
+    format!(", p50 {}, p99 {p99}", format::time(service.p50_ns as f64))
 }
 
 /// Formats a duration in seconds, or in minutes from two minutes on.
@@ -208,6 +211,8 @@ mod tests {
         assert_eq!(brief_result(&testkit::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
         assert_eq!(brief_result(&testkit::bandwidth_run().records[0]), ", 2.40 GB/s");
         let mut record = testkit::run().records.remove(0);
+        record.load.as_mut().unwrap().service = Default::default();
+        assert_eq!(brief_result(&record), ", p50 -, p99 -");
         record.load = None;
         assert_eq!(brief_result(&record), "");
     }

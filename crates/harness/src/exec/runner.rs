@@ -46,12 +46,22 @@ pub fn run(
             return Ok(RunEnd::Stopped);
         }
         let heat = strategy::heat(header, &outcomes, trial);
-        let finished = run_heat(&heat, header, store, options, fleet, &mut testbed, on_event)?;
-        let Some(records) = finished else { return Ok(RunEnd::Stopped) };
-        for record in records {
-            store.commit(&record)?;
-            outcomes.push(TrialOutcome::new(&record, &header.strategy));
-            on_event(RunEvent::Finished(&record));
+        let finished = run_heat(&heat, header, store, options, fleet, &mut testbed, on_event);
+        let committed = finished.and_then(|records| {
+            let Some(records) = records else { return Ok(false) };
+            for record in records {
+                store.commit(&record)?;
+                outcomes.push(TrialOutcome::new(&record, &header.strategy));
+                on_event(RunEvent::Finished(&record));
+            }
+            Ok(true)
+        });
+        if committed.is_err() {
+            // A failed commit leaves the drafts of the heat's later trials.
+            remove_drafts(&heat, store);
+        }
+        if !committed? {
+            return Ok(RunEnd::Stopped);
         }
         let pruned_before = std::mem::replace(&mut pruned, strategy::pruned(header, &outcomes));
         let is_new = |trial: &&Trial| pruned.contains(&trial.index) && !pruned_before.contains(&trial.index);
@@ -82,7 +92,6 @@ fn run_heat(
     }
     heat.iter().for_each(|trial| on_event(RunEvent::Started(trial)));
     let samples = |trial: &Trial| store.samples_draft(trial.index);
-    let drop_samples = || heat.iter().for_each(|trial| drop(std::fs::remove_file(samples(trial))));
     let mut observations = Observations::default();
     let prepared = prepare_testbed(&heat[0], options, fleet, testbed, &mut observations);
     let mut contestants: Vec<Contestant<'_>> =
@@ -97,7 +106,7 @@ fn run_heat(
     };
     let failed = outcomes.iter().flatten().find_map(|outcome| outcome.as_ref().err());
     if failed.is_some() && options.stop.is_aborted() {
-        drop_samples();
+        remove_drafts(heat, store);
         return Ok(None);
     }
     read_relay_counts(testbed, fleet, &mut contestants[0].observations);
@@ -111,7 +120,7 @@ fn run_heat(
         |error| Err(anyhow::anyhow!("{error}")),
     );
     if fatal.is_err() {
-        drop_samples();
+        remove_drafts(heat, store);
         fatal?;
     }
     if failed.is_none() {
@@ -119,7 +128,7 @@ fn run_heat(
         let overruns = contestants.iter().filter(|contestant| contestant.has_overrun(share_max));
         let alone: Vec<Trial> = overruns.map(|contestant| contestant.trial.alone()).collect();
         if !alone.is_empty() {
-            drop_samples();
+            remove_drafts(heat, store);
             drop(contestants);
             let void_ns = start.1.elapsed().as_nanos() as u64;
             let mut records = Vec::new();
@@ -150,6 +159,11 @@ fn run_heat(
         records.push(outcome::record(contestant.trial, start, &outcome, observations, remote));
     }
     Ok(Some(records))
+}
+
+/// Removes the samples of uncommitted trials.
+fn remove_drafts(heat: &[Trial], store: &Store) {
+    heat.iter().for_each(|trial| drop(std::fs::remove_file(store.samples_draft(trial.index))));
 }
 
 /// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.

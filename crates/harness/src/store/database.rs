@@ -6,9 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use load::LoadReport;
+use load::report::Measured;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 use server::regular;
+use stats::Distribution;
 
 use crate::files;
 use crate::model::TrialRecord;
@@ -49,8 +52,23 @@ pub(super) enum Access {
 }
 
 pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> {
+    check(folder, connect(folder, access))
+}
+
+/// Opens a database for reading, and returns whether pages are missing at its end. SQLite refuses such a file.
+pub(super) fn open_to_read(folder: &Path) -> anyhow::Result<(Connection, bool)> {
+    let refused = match open(folder, Access::Read) {
+        Ok(database) => return Ok((database, false)),
+        Err(error) => error,
+    };
+    let code = refused.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+    let cut = (code == Some(ErrorCode::DatabaseCorrupt)).then(|| check(folder, connect_to_cut(folder)));
+    cut.and_then(Result::ok).map(|database| (database, true)).ok_or(refused)
+}
+
+fn check(folder: &Path, connected: rusqlite::Result<Connection>) -> anyhow::Result<Connection> {
     let explained = |error: rusqlite::Error| explained(folder, error);
-    let database = connect(folder, access).map_err(explained)?;
+    let database = connected.map_err(explained)?;
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explained)?;
     if version != SCHEMA_VERSION {
         let path = folder.join("muxbench.db").display().to_string();
@@ -62,6 +80,26 @@ pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> 
 
 /// Opens a folder's database. Does not change another user's database, so only its owner can roll back an unfinished commit.
 pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
+    let database = open_file(folder, access)?;
+    prepare(&database)?;
+    restrict(&database, access)?;
+    Ok(database)
+}
+
+/// Opens a folder's database for reading even if its file is shorter than its header states.
+fn connect_to_cut(folder: &Path) -> rusqlite::Result<Connection> {
+    let database = open_file(folder, Access::Read)?;
+    limit(&database)?;
+    restrict(&database, Access::Read)?;
+    // SQLite checks the length when it locks the file, and skips this check only with `writable_schema`. It skips checks of the
+    // schema too, so end the setting before SQLite reads the schema. The transaction keeps the lock.
+    database.execute_batch("PRAGMA writable_schema = ON; BEGIN")?;
+    database.query_row("PRAGMA user_version", [], |_| Ok(()))?;
+    database.execute_batch("PRAGMA writable_schema = RESET")?;
+    Ok(database)
+}
+
+fn open_file(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
     let may_write = access == Access::Write || files::check_ours(folder).is_ok();
     let flags = if may_write { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
     // SQLite refuses links anywhere in the path.
@@ -70,12 +108,14 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
     let path = folder.join("muxbench.db");
     let database = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)?;
     database.busy_timeout(READ_TIMEOUT)?;
+    Ok(database)
+}
+
+fn restrict(database: &Connection, access: Access) -> rusqlite::Result<()> {
     let query_only = if access == Access::Read { "ON" } else { "OFF" };
-    prepare(&database)?;
     database.execute_batch(&format!(
         "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = {query_only}"
-    ))?;
-    Ok(database)
+    ))
 }
 
 /// Checks that SQLite would open only regular files. SQLite would wait for a FIFO.
@@ -89,9 +129,13 @@ fn check_files(folder: &Path) -> rusqlite::Result<()> {
 }
 
 fn prepare(database: &Connection) -> rusqlite::Result<()> {
-    database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)?;
+    limit(database)?;
     // EXTRA also syncs the folder: a commit is durable only after the journal's removal is on disk.
     database.execute_batch("PRAGMA synchronous = EXTRA")
+}
+
+fn limit(database: &Connection) -> rusqlite::Result<()> {
+    database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX).map(drop)
 }
 
 /// Checks that the tables are not views and have no computed columns, because a query of these could be endless.
@@ -120,7 +164,12 @@ pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> 
 pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::Result<()> {
     let transaction = database.unchecked_transaction()?;
     for record in records {
-        let (trial, load) = (&record.trial, record.load.as_ref());
+        let trial = &record.trial;
+        let time_ns = |time: fn(&LoadReport) -> &Measured, ns: fn(&Distribution) -> u64| {
+            let time = record.load.as_ref().map(|load| &time(load).distribution);
+            // A time without values has quantiles of 0.
+            time.filter(|time| time.count > 0).map(|time| ns(time) as i64)
+        };
         let (text, verdict) = (serde_json::to_string(record)?, serde_json::to_value(record.verdict.kind)?);
         serde_json::from_str::<TrialRecord>(&text).context("the record cannot be read back")?;
         transaction.execute(
@@ -133,9 +182,9 @@ pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::
                 trial.repeat,
                 verdict.as_str(),
                 record.verdict.reason,
-                load.map(|load| load.service.distribution.p50_ns as i64),
-                load.map(|load| load.service.distribution.p99_ns as i64),
-                load.map(|load| load.send_delay.distribution.p99_ns as i64),
+                time_ns(|load| &load.service, |time| time.p50_ns),
+                time_ns(|load| &load.service, |time| time.p99_ns),
+                time_ns(|load| &load.send_delay, |time| time.p99_ns),
                 record.rate_achieved_per_s(),
                 text,
             ],

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use rusqlite::Connection;
 
-use super::database::{self, Access};
+use super::database;
 use super::rows;
 use crate::files;
 use crate::model::{Run, RunHeader, TrialRecord};
@@ -18,8 +18,8 @@ pub fn read(folder: &Path) -> anyhow::Result<Run> {
 
 /// The header of a run.
 pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
-    let database = database::open(folder, Access::Read).ok();
-    Ok(find_header(folder, database.as_ref())?.header)
+    let database = database::open_to_read(folder).ok();
+    Ok(find_header(folder, database.as_ref().map(|(database, _)| database))?.header)
 }
 
 pub(super) struct StoredRun {
@@ -31,11 +31,13 @@ pub(super) struct StoredRun {
 }
 
 pub(super) fn look(folder: &Path) -> anyhow::Result<StoredRun> {
-    let database = database::open(folder, Access::Read);
-    let FoundHeader { header, text, damage: header_damage, copy_damage } = find_header(folder, database.as_ref().ok())?;
-    let database = database?;
-    let (texts, mut damage) = rows::texts(&database, folder).map_err(|error| database::explained(folder, error))?;
-    damage.extend(copy_damage);
+    let opened = database::open_to_read(folder);
+    let readable = opened.as_ref().ok().map(|(database, _)| database);
+    let FoundHeader { header, text, damage: header_damage, copy_damage } = find_header(folder, readable)?;
+    let (database, is_cut) = opened?;
+    let (texts, texts_damage) = rows::texts(&database, folder).map_err(|error| database::explained(folder, error))?;
+    let cut = is_cut.then(|| "the database is cut: its last pages are missing".to_owned());
+    let mut damage: Vec<String> = cut.into_iter().chain(texts_damage).chain(copy_damage).collect();
     let checksums = match rows::checksums(&database) {
         Err(error) if database::is_locked(&error) => return Err(database::explained(folder, error)),
         Err(error) => {

@@ -5,6 +5,8 @@ use load::LoadReport;
 use super::*;
 use crate::model::{Bound, Check, Verdict, VerdictKind};
 
+mod cut;
+
 fn header() -> RunHeader {
     let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
@@ -433,6 +435,18 @@ fn infinite_and_nan_figures_are_stored_and_read() {
     let healthy = TrialRecord { load: Some(crate::judge::tests::healthy()), ..record(&header, 2) };
     assert!(healthy.readable().load.is_some());
     assert_eq!(indices(&read(&folder).unwrap()), [0, 1]);
+}
+
+#[test]
+fn times_without_responses_are_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = header();
+    let store = Store::create(&folder.path().join("run"), &header).unwrap();
+    let mut load = crate::judge::tests::healthy();
+    load.service = load::report::Measured::default();
+    store.commit(&TrialRecord { load: Some(load), ..record(&header, 0) }).unwrap();
+    let query = "SELECT service_p50_ns IS NULL AND service_p99_ns IS NULL AND lag_p99_ns > 0 FROM trials";
+    assert!(store.database.query_row(query, [], |row| row.get::<_, bool>(0)).unwrap());
 }
 
 /// Fails if `act` waits for another process, as opening a FIFO does.

@@ -27,7 +27,8 @@ fn resume_rejects_flags_that_change_the_experiment() {
         ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
         ("muxbench advise --resume here --budget 9s", "--budget cannot"),
         ("muxbench gate mt poll profile.toml --resume here", "OLD, NEW and FILE cannot"),
-        ("muxbench atlas --resume here --rate 1 --merge there", "--merge and --rate cannot"),
+        ("muxbench atlas --resume here --rate 1", "--rate cannot"),
+        ("muxbench atlas --resume here --merge there", "--merge cannot"),
     ] {
         let error = conflict_of(line).unwrap_or_else(|| panic!("{line}"));
         let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");

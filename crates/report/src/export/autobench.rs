@@ -5,7 +5,7 @@
 //! - `con_rate`: new connections per second; 0 for connections that stay open
 //! - `min_`, `avg_`, `max_` and `stddev_rep_rate`: replies per second in eighths of the window, over all repeats
 //!   (httperf samples every 5 s, which are the eighths of `--measure 40s`)
-//! - `resp_time`: the mean time in ms from the planned send to the last byte, so that queueing counts
+//! - `resp_time`: the mean time in ms from the planned send to the last byte, so that queueing counts; empty without a response
 //! - `net_io`: KiB per second in both directions
 //! - `errors`: the percentage of requests in the window without a response, including lost datagrams. The CSV's columns
 //!   `errors_CLASS` count failures of the whole trial instead, including wrong responses.
@@ -26,7 +26,7 @@ pub const COLUMNS: [(&str, fn(&StepFigures) -> String); 9] = [
     ("stddev_rep_rate", |it| tenth(it.stddev_rep_rate)),
     ("resp_time", |it| thousandth(it.resp_time)),
     ("net_io", |it| tenth(it.net_io)),
-    ("errors", |it| thousandth(it.errors)),
+    ("errors", |it| thousandth(Some(it.errors))),
 ];
 /// Autobench's first column: the planned rate.
 pub const RATE: &str = "dem_req_rate";
@@ -41,8 +41,8 @@ fn tenth(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| ((value * 10.0).round() / 10.0).to_string())
 }
 
-fn thousandth(value: f64) -> String {
-    ((value * 1e3).round() / 1e3).to_string()
+fn thousandth(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| ((value * 1e3).round() / 1e3).to_string())
 }
 
 /// A sweep as CSV in long form, a row for each step of each architecture: the architecture and its traffic, autobench's
@@ -62,7 +62,7 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
     for ((name, _), value) in COLUMNS.iter().zip(fields(Some(step))) {
         row.put(*name, value);
     }
-    let quantiles: [(&str, fn(&StepFigures) -> f64); 4] = [
+    let quantiles: [(&str, fn(&StepFigures) -> Option<f64>); 4] = [
         ("p50", |it| it.resp_time_p50),
         ("p90", |it| it.resp_time_p90),
         ("p95", |it| it.resp_time_p95),

@@ -34,7 +34,9 @@ impl CsvRow {
         });
     }
 
+    /// Appends quantiles, which are empty if the time has no values.
     fn put_quantiles(&mut self, name: &str, time: Option<&Distribution>, quantiles: &[NamedQuantile]) {
+        let time = time.filter(|time| time.count > 0);
         for (quantile, (_, ns)) in quantiles {
             self.put(format!("{name}_{quantile}_ns"), time.map(ns));
         }
@@ -151,7 +153,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     const USUAL: [NamedQuantile; 4] = [("p50", P50), ("p90", P90), ("p95", P95), ("p99", P99)];
     let [p50, p90, p95, p99] = USUAL;
     let (p999, max): (NamedQuantile, NamedQuantile) = (("p999", P999), ("max", (1.0, |it| it.max_ns)));
-    let service = load.map(|load| &load.service.distribution);
+    let service = load.map(|load| &load.service.distribution).filter(|it| it.count > 0);
     row.put_quantiles("service", service, &[("p1", P1), ("p25", P25), p50, ("p75", P75), p90, p95, p99, p999, max]);
     row.put("service_mean_ns", service.map(|it| it.mean_ns));
     row.put("service_stddev_ns", service.map(|it| it.stddev_ns));
@@ -213,6 +215,24 @@ mod tests {
         let text = of(&run);
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn times_without_responses_are_empty() {
+        let mut run = testkit::run();
+        let load = run.records[0].load.as_mut().unwrap();
+        (load.service, load.response) = (Measured::default(), Measured::default());
+        let text = of(&run);
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let headings = reader.headers().unwrap().clone();
+        let row = reader.records().next().unwrap().unwrap();
+        let times = headings
+            .iter()
+            .zip(&row)
+            .filter(|(name, _)| ["service_", "response_"].iter().any(|it| name.starts_with(it)));
+        let times: Vec<(&str, &str)> = times.filter(|(name, _)| name.ends_with("_ns")).collect();
+        assert!(times.len() == 15 && times.iter().all(|(_, value)| value.is_empty()), "{times:?}");
+        assert!(headings.iter().zip(&row).any(|(name, value)| name == "lag_p50_ns" && !value.is_empty()));
     }
 
     #[test]

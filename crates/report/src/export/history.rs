@@ -36,5 +36,6 @@ fn row(history: &History, trend: &Trend, point: &TrendPoint) -> CsvRow {
         row.put(format!("{name}_low{unit}"), interval.map(|it| it.low));
         row.put(format!("{name}_high{unit}"), interval.map(|it| it.high));
     }
+    row.put("clients_from", point.clients_from);
     row
 }

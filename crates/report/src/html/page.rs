@@ -86,7 +86,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         run,
         command: format::command(&run.header.command),
         to_decide: summary.to_decide.as_deref().map(format::command),
-        best: overloads.as_ref().map_or_else(|| conclusion::overall(&summary), |it| it.sentence.clone()),
+        best: conclusion::answer(run, &summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),

@@ -1,16 +1,25 @@
 //! The conclusion in a sentence: the best architecture for this traffic, its lead, and the certainty.
 
-use harness::model::VerdictKind;
+use harness::model::{Run, VerdictKind};
 use harness::spec::units::Share;
 use stats::{Block, Family, Ratio};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
-use super::undecided;
+use super::{AdviceReport, Capacities, GateReport, Overloads, undecided};
 use crate::format;
 use crate::list::distinct;
 
-/// Returns the conclusion of the whole run.
+/// Returns the answer of a run: the result of a gate, a race, a search or an overload, or else the conclusion of its summary.
+pub(crate) fn answer(run: &Run, summary: &Summary) -> String {
+    let gate = || GateReport::of(run).map(|it| it.sentence);
+    let advice = || AdviceReport::of(run).map(|it| it.sentences.join(" "));
+    let capacities = || Capacities::of(run).map(|it| it.sentence());
+    let overloads = || Overloads::of(run).map(|it| it.sentence);
+    gate().or_else(advice).or_else(capacities).or_else(overloads).unwrap_or_else(|| overall(summary))
+}
+
+/// Returns the conclusion of a run's rankings.
 pub fn overall(summary: &Summary) -> String {
     let ranked = summary.comparisons.iter().filter(|it| it.ranked().next().is_some());
     let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();

@@ -143,8 +143,10 @@ impl GateReport {
     /// figures that have too few values.
     fn remedy(&self, measured: &[&GateRow], lacking: &[&GateRow], goal: &GateGoal, repeats: &Repeats) -> String {
         if repeats.complete < REPEATS_MIN {
-            let next =
-                if repeats.is_ended { "use a longer --budget" } else { "continue with `muxbench gate --resume`" };
+            let next = match repeats.is_ended {
+                true => "use a longer --budget",
+                false => "continue with `muxbench gate --resume FOLDER`",
+            };
             return match repeats.complete {
                 0 => format!("No repeat finished: {next}."),
                 1 => format!("One repeat decides nothing: {next}."),
@@ -158,7 +160,7 @@ impl GateReport {
             let limits = distinct(lacking.iter().map(|row| format!("{}=off", row.figure.name())));
             return match limits.as_slice() {
                 _ if !repeats.causes.is_empty() => "Correct the cause, and run the gate again.".into(),
-                [] => "See the verdicts of the trials with `muxbench report`.".into(),
+                [] => "See the verdicts of the trials with `muxbench report FOLDER`.".into(),
                 [limit] => format!("Leave the figure out with --limit {limit}."),
                 limits => format!("Leave the figures out with --limit {}.", limits.join(",")),
             };
@@ -333,7 +335,7 @@ mod tests {
             sentence(&ended(0, 4, &[])),
             ". mt client-limited: made up. 2 repeats decide nothing: use a longer --budget."
         );
-        assert_eq!(sentence(&ended(0, 1, &[])), ". No repeat finished: continue with `muxbench gate --resume`.");
+        assert_eq!(sentence(&ended(0, 1, &[])), ". No repeat finished: continue with `muxbench gate --resume FOLDER`.");
         let mut failed = ended(0, 2, &[GateFigure::P50]);
         fail(&mut failed, false);
         assert_eq!(

@@ -6,6 +6,7 @@ use super::curves;
 use super::medium::Medium;
 use super::run_diff::{change_words, ratio};
 use super::table::{self, Column, column};
+use super::tail_mark;
 use crate::format;
 use crate::model::history::{Entry, History, Trend, TrendPoint};
 use crate::model::stream;
@@ -31,7 +32,7 @@ type Line = (usize, Trend);
 const TRENDS: &[Column<Line>] = &[
     column("architecture", 0, |it| it.1.architecture.clone()),
     column("p50", 0, |it| sparks(it, |figures| figures.service_p50_ns)),
-    column("µs", 0, |it| newest(&it.1, |figures| Some(figures.service_p50_ns?.value / 1e3))),
+    column("µs", 0, |it| newest_p50(&it.1)),
     column("p90", 4, |it| sparks(it, |figures| figures.service_p90_ns)),
     column("µs", 4, |it| newest(&it.1, |figures| Some(figures.service_p90_ns?.value / 1e3))),
     column("p95", 4, |it| sparks(it, |figures| figures.service_p95_ns)),
@@ -56,6 +57,17 @@ fn repeats(figures: &TrendPoint) -> String {
 
 fn newest(trend: &Trend, figure: impl Fn(&TrendPoint) -> Option<f64>) -> String {
     trend.points.last().and_then(figure).map_or("-".into(), format::digits)
+}
+
+/// Formats the newest p50. The higher percentiles have no value if the client may have caused them.
+fn newest_p50(trend: &Trend) -> String {
+    let text = newest(trend, |figures| Some(figures.service_p50_ns?.value / 1e3));
+    if is_marked(trend) { text + tail_mark::MARK } else { text }
+}
+
+/// Returns whether the client may have caused the newest p50.
+fn is_marked(trend: &Trend) -> bool {
+    trend.points.last().is_some_and(|it| it.service_p50_ns.is_some() && it.late.reaches(0.5))
 }
 
 /// Returns a curve with one character for each of the newest runs, so that the curves of a table line up.
@@ -84,6 +96,10 @@ pub fn render(history: &History, medium: Medium) -> String {
         lines.push(medium.heading(&history.place(trends[0])));
         let rows: Vec<Line> = trends.iter().map(|trend| (history.runs.len(), (*trend).clone())).collect();
         lines.push(table::with_dropped(TRENDS, &rows, medium));
+        let marked: Vec<&str> = trends.iter().filter(|it| is_marked(it)).map(|it| it.architecture.as_str()).collect();
+        if !marked.is_empty() {
+            lines.push(medium.prose(&tail_mark::note_of(&marked.join(", "))));
+        }
         lines.push(String::new());
     }
     lines.push(medium.prose(&history.sentence));

@@ -34,7 +34,7 @@ pub(crate) fn host(run: &Run) -> String {
         header.name,
         header.seed,
         header.muxbench,
-        header.command.join(" ")
+        format::command(&header.command)
     )
 }
 

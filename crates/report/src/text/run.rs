@@ -264,15 +264,15 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
 const TLS_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
     column("full handshakes", 0, |row| tls_figure(row, |it| Some(it.full.count.to_string()))),
-    column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.full, P50))),
-    column("p90", 3, |row| tls_figure(row, |it| handshake_us(&it.full, P90))),
-    column("p95", 3, |row| tls_figure(row, |it| handshake_us(&it.full, P95))),
-    column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.full, P99))),
+    column("p50 µs", 0, |row| tls_figure(row, |it| own_us(&it.full, P50))),
+    column("p90", 3, |row| tls_figure(row, |it| own_us(&it.full, P90))),
+    column("p95", 3, |row| tls_figure(row, |it| own_us(&it.full, P95))),
+    column("p99", 1, |row| tls_figure(row, |it| own_us(&it.full, P99))),
     column("resumed", 0, |row| tls_figure(row, |it| Some(it.resumed.count.to_string()))),
-    column("p50 µs", 0, |row| tls_figure(row, |it| handshake_us(&it.resumed, P50))),
-    column("p90", 3, |row| tls_figure(row, |it| handshake_us(&it.resumed, P90))),
-    column("p95", 3, |row| tls_figure(row, |it| handshake_us(&it.resumed, P95))),
-    column("p99", 1, |row| tls_figure(row, |it| handshake_us(&it.resumed, P99))),
+    column("p50 µs", 0, |row| tls_figure(row, |it| own_us(&it.resumed, P50))),
+    column("p90", 3, |row| tls_figure(row, |it| own_us(&it.resumed, P90))),
+    column("p95", 3, |row| tls_figure(row, |it| own_us(&it.resumed, P95))),
+    column("p99", 1, |row| tls_figure(row, |it| own_us(&it.resumed, P99))),
     column("cipher suite", 2, |row| tls_figure(row, |it| Some(it.cipher.clone()))),
 ];
 
@@ -280,7 +280,8 @@ fn tls_figure(row: &Row, figure: fn(&Tls) -> Option<String>) -> String {
     row.tls.as_ref().and_then(figure).unwrap_or_else(none)
 }
 
-fn handshake_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
+/// Formats a quantile that late sends cannot falsify; `None` without values.
+fn own_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
     (times.count > 0).then(|| format::us(figure(times) as f64))
 }
 
@@ -294,22 +295,22 @@ fn tls(rows: &[Row], medium: Medium) -> Vec<String> {
 
 const KERNEL_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
-    column("t2k-t2 p50 µs", 0, |row| kernel_us(row, |it| Some(it.to_driver.p50_ns))),
-    column("p90", 3, |row| kernel_us(row, |it| Some(it.to_driver.p90_ns))),
-    column("p95", 3, |row| kernel_us(row, |it| Some(it.to_driver.p95_ns))),
-    column("p99", 2, |row| kernel_us(row, |it| Some(it.to_driver.p99_ns))),
-    column("t3-t3k p50 µs", 0, |row| kernel_us(row, |it| Some(it.from_arrival.p50_ns))),
-    column("p90", 3, |row| kernel_us(row, |it| Some(it.from_arrival.p90_ns))),
-    column("p95", 3, |row| kernel_us(row, |it| Some(it.from_arrival.p95_ns))),
-    column("p99", 2, |row| kernel_us(row, |it| Some(it.from_arrival.p99_ns))),
+    column("t2k-t2 p50 µs", 0, |row| kernel_us(row, P50, |it| Some(&it.to_driver))),
+    column("p90", 3, |row| kernel_us(row, P90, |it| Some(&it.to_driver))),
+    column("p95", 3, |row| kernel_us(row, P95, |it| Some(&it.to_driver))),
+    column("p99", 2, |row| kernel_us(row, P99, |it| Some(&it.to_driver))),
+    column("t3-t3k p50 µs", 0, |row| kernel_us(row, P50, |it| Some(&it.from_arrival))),
+    column("p90", 3, |row| kernel_us(row, P90, |it| Some(&it.from_arrival))),
+    column("p95", 3, |row| kernel_us(row, P95, |it| Some(&it.from_arrival))),
+    column("p99", 2, |row| kernel_us(row, P99, |it| Some(&it.from_arrival))),
     column("client p50 µs", 1, |row| service(row, P50)),
-    column("kernel p50 µs", 1, |row| kernel_us(row, |it| Some(it.service.p50_ns))),
-    column("hardware", 2, |row| kernel_us(row, |it| Some(it.hardware_service?.p50_ns))),
+    column("kernel p50 µs", 1, |row| kernel_us(row, P50, |it| Some(&it.service))),
+    column("hardware", 2, |row| kernel_us(row, P50, |it| it.hardware_service.as_ref())),
     column("no stamp", 2, |row| row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))),
 ];
 
-fn kernel_us(row: &Row, ns: fn(&Kernel) -> Option<u64>) -> String {
-    row.kernel.as_ref().and_then(ns).map_or(none(), |ns| format::us(ns as f64))
+fn kernel_us(row: &Row, quantile: Quantile, time: fn(&Kernel) -> Option<&Distribution>) -> String {
+    row.kernel.as_ref().and_then(time).and_then(|time| own_us(time, quantile)).unwrap_or_else(none)
 }
 
 /// Renders times by the kernel's timestamps, next to the client's service time; empty without such timestamps.

@@ -83,7 +83,7 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
     let prose = |line: String| medium.prose(&line);
     let mut lines: Vec<String> = Vec::new();
     for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &diff.a), ("B", &diff.b)] {
-        let command = command.join(" ");
+        let command = format::command(command);
         lines.push(prose(format!("{letter}: {name}, muxbench {muxbench}, began {started_at}, seed {seed}: {command}")));
     }
     lines.push(String::new());

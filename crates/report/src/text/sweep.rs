@@ -24,7 +24,7 @@ const COLUMNS: &[Column<Step>] = &[
     column("max_rep_rate", 3, |step| figure(step, |it| it.max_rep_rate)),
     column("stddev_rep_rate", 4, |step| figure(step, |it| it.stddev_rep_rate)),
     column("resp_time ms", 2, |step| tail(step, 0.99, |it| it.resp_time)),
-    column("p50 ms", 1, |step| figure(step, |it| Some(it.resp_time_p50))),
+    column("p50 ms", 1, |step| figure(step, |it| it.resp_time_p50)),
     column("p90 ms", 1, |step| tail(step, 0.9, |it| it.resp_time_p90)),
     column("p95 ms", 1, |step| tail(step, 0.95, |it| it.resp_time_p95)),
     column("p99 ms", 0, |step| tail(step, 0.99, |it| it.resp_time_p99)),
@@ -38,9 +38,10 @@ fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
 }
 
 /// Formats the figure `of`, with the mark if the client may have caused quantile `q`.
-fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
-    let text = figure(step, |it| Some(of(it)));
-    step.figures.as_ref().map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))
+fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> Option<f64>) -> String {
+    let text = figure(step, of);
+    let timed = step.figures.as_ref().filter(|it| of(it).is_some());
+    timed.map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))
 }
 
 /// Renders the sweep: a table and a chart for each workload.
@@ -75,7 +76,7 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
 fn line_of(curve: &Curve) -> Line {
     let point = |step: &Step| {
         let figures = step.figures.as_ref().filter(|it| !it.late.reaches(0.99))?;
-        Some((step.dem_req_rate, figures.resp_time_p99 * 1e6))
+        Some((step.dem_req_rate, figures.resp_time_p99? * 1e6))
     };
     Line { name: curve.architecture.clone(), points: curve.steps.iter().filter_map(point).collect() }
 }
@@ -117,6 +118,24 @@ mod tests {
             let text = render(&run, &sweep, width.into());
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("sweep_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn step_without_a_response_has_no_times() {
+        let mut run = testkit::sweep_run();
+        run.records.iter_mut().filter_map(|it| it.load.as_mut()).for_each(|load| {
+            (load.service, load.response) = Default::default();
+        });
+        let sweep = Sweep::of(&run).unwrap();
+        let text = render(&run, &sweep, 160.into());
+        assert!(!text.contains(" 0.00") && !text.contains("-?"), "{text}");
+        let csv = crate::export::autobench::csv(&sweep);
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let headings = reader.headers().unwrap().clone();
+        for row in reader.records().map(Result::unwrap) {
+            let mut times = headings.iter().zip(&row).filter(|(name, _)| name.starts_with("resp_time"));
+            assert!(times.all(|(_, value)| value.is_empty()), "{row:?}");
         }
     }
 }

@@ -11,8 +11,11 @@ use crate::model::summary::Row;
 /// The mark behind a quantile that the client may have caused.
 pub const MARK: &str = "?";
 
-/// Formats a quantile in microseconds, with the mark if the client may have caused it.
+/// Formats a quantile in microseconds, with the mark if the client may have caused it; `-` if the time has no values.
 pub fn us(time: &Distribution, late: &LateSends, (q, figure): Quantile) -> String {
+    if time.count == 0 {
+        return "-".into();
+    }
     mark(format::us(figure(time) as f64), late, q)
 }
 
@@ -71,6 +74,13 @@ mod tests {
             [0, 1, 10, 11, 51, 101].map(from),
             [None, None, Some("p99.9"), Some("p99"), Some("p95"), Some("p90")]
         );
+    }
+
+    #[test]
+    fn time_without_values_is_a_dash() {
+        let late = LateSends { count: 9, sent: 10, ..LateSends::default() };
+        assert_eq!(us(&Distribution::default(), &late, P99), "-");
+        assert_eq!(us(&Distribution { count: 1, p99_ns: 1_000, ..Distribution::default() }, &late, P99), "1.00?");
     }
 
     /// A run in which `epoll` has slow requests; the client sent `count` of 200 requests late.

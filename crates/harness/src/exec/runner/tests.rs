@@ -277,6 +277,23 @@ fn failed_commit_ends_the_run_without_the_trial() {
 }
 
 #[test]
+fn failed_commit_removes_drafts_of_the_whole_heat() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let (end, run) = run_on(&FakeMachine::default(), heat(3), &Stop::default(), &run_folder, &mut |event| {
+        if matches!(event, RunEvent::Started(_)) {
+            // Put a folder in place of the histograms of the second trial.
+            std::fs::create_dir_all(store::histograms_path(&run_folder, 1).join("in its place")).unwrap();
+        }
+    });
+    let error = format!("{:#}", end.unwrap_err());
+    assert!(error.contains("cannot commit trial 1"), "{error}");
+    assert_eq!(run.records.len(), 1, "the first trial is kept");
+    let samples = std::fs::read_dir(run_folder.join("samples")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(samples.collect::<Vec<_>>(), ["0000.parquet"]);
+}
+
+#[test]
 fn samples_that_cannot_be_written_end_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = folder.path().join("run");

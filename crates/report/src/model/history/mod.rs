@@ -9,7 +9,8 @@
 
 mod setting;
 
-use harness::model::{GateFigure, Run, TrialRecord, VerdictKind, Workload};
+use harness::model::{GateFigure, Run, Strategy, TrialRecord, VerdictKind, Workload};
+use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Block, Estimate};
@@ -21,7 +22,7 @@ use super::hosts::{self, Facts, NamedHost};
 use super::run_diff::{Change, ChangeKind};
 use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
-use super::{Capacities, FORMAT, Overloads, Summary, conclusion};
+use super::{FORMAT, Summary, conclusion};
 use crate::list::{distinct, grouped};
 
 /// Collects the figures of runs.
@@ -107,6 +108,10 @@ pub(crate) struct TrendPoint {
     pub(crate) service_p99_ns: Option<Estimate>,
     /// Answered requests per second; for streams, bursts per second.
     pub(crate) rate_per_s: Option<Estimate>,
+    /// The lowest quantile of service time that the client may have caused, such as `p50`; `None` if there is none.
+    pub(crate) clients_from: Option<&'static str>,
+    #[serde(skip)]
+    pub(crate) late: LateSends,
     #[serde(skip)]
     metrics: Vec<Block>,
 }
@@ -143,11 +148,10 @@ impl HistoryBuilder {
     pub fn add(&mut self, folder: &str, run: &Run) {
         let header = &run.header;
         let host = hosts::place(&mut self.hosts, &header.host);
-        let capacities = Capacities::of(run);
-        let overloads = Overloads::of(run);
         let summary = Summary::of(run);
         // The probes before an overload only find its rates.
-        let records = || run.records.iter().filter(|it| overloads.is_none() || it.trial.workload.profile.is_some());
+        let is_overload = matches!(header.strategy, Strategy::Overload(_));
+        let records = || run.records.iter().filter(|it| !is_overload || it.trial.workload.profile.is_some());
         let entry = Entry {
             folder: folder.to_owned(),
             name: header.name.clone(),
@@ -159,16 +163,12 @@ impl HistoryBuilder {
             finished: records().count(),
             valid: records().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
             planned: (!header.strategy.is_search()).then(|| planned(run)),
-            sentence: match (&capacities, &overloads) {
-                (Some(capacities), _) => capacities.sentence(),
-                (None, Some(overloads)) => overloads.sentence.clone(),
-                (None, None) => conclusion::overall(&summary),
-            },
+            sentence: conclusion::answer(run, &summary),
         };
         let rows = summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows
             .filter(|(_, row)| row.repeats > 0)
-            .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(row)));
+            .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(workload, row)));
         self.entries.push((entry, figures.collect()));
     }
 
@@ -227,7 +227,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>) -> Vec<Trend> {
 
 impl TrendPoint {
     /// Takes the results of a row; the caller sets the index of the run later.
-    fn of(row: &Row) -> Self {
+    fn of(workload: &Workload, row: &Row) -> Self {
         // A row that is not ranked shows its figure without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
             ranked.filter(|_| row.is_ranked()).or_else(|| Some(Estimate { value: all?, interval: None }))
@@ -238,6 +238,8 @@ impl TrendPoint {
             let time = timed.filter(|_| q <= P50.0 || !row.is_client_tail(q))?;
             shown(ranked, Some(ns(time) as f64))
         };
+        // Conclude nothing from a median that the client may have caused.
+        let is_compared = row.is_ranked() && (workload.is_closed() || !row.is_client_tail(P50.0));
         Self {
             run: 0,
             verdict: row.verdict,
@@ -248,7 +250,9 @@ impl TrendPoint {
             service_p95_ns: service(row.service_p95_ns, P95),
             service_p99_ns: service(row.service_p99_ns, P99),
             rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
-            metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
+            clients_from: row.clients_from,
+            late: row.late,
+            metrics: if is_compared { row.metrics.clone() } else { Vec::new() },
         }
     }
 

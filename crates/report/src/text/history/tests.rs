@@ -1,10 +1,12 @@
 //! Histories of constructed runs.
 
 use harness::model::{Run, VerdictKind};
+use load::report::LateSends;
 
 use super::*;
 use crate::export::history::csv;
 use crate::html::index::page;
+use crate::model::GateReport;
 use crate::model::history::HistoryBuilder;
 use crate::model::run_diff::ChangeKind;
 use crate::plot::trends::drawn;
@@ -75,6 +77,47 @@ fn trends_separate_hosts_and_omit_single_measurements() {
     let search = history.runs.last().unwrap();
     assert!(search.planned.is_none() && search.sentence.contains("requests/s"), "{search:?}");
     assert!(history.runs.windows(2).all(|pair| pair[0].started_at <= pair[1].started_at));
+}
+
+#[test]
+fn sentence_of_a_run_is_its_own_answer() {
+    let mut builder = HistoryBuilder::default();
+    let (gate, race) = (testkit::gate_run(20), testkit::advise_run(10));
+    for (name, run) in [("gate", &gate), ("race", &race)] {
+        builder.add(name, run);
+    }
+    let history = builder.finish();
+    let sentence = |folder: &str| history.runs.iter().find(|run| run.folder == folder).unwrap().sentence.clone();
+    assert_eq!(sentence("gate"), GateReport::of(&gate).unwrap().sentence);
+    assert!(sentence("gate").starts_with("mt is slower than epoll"), "{}", sentence("gate"));
+    assert!(sentence("race").contains("is the best"), "{}", sentence("race"));
+    let page = crate::html::page::render(&gate).unwrap();
+    assert!(page.contains("mt is slower than epoll: ") && !page.contains("<h1>Best "));
+}
+
+#[test]
+fn p50_that_the_client_may_have_caused_is_marked() {
+    let mut builder = HistoryBuilder::default();
+    for name in ["one", "two"] {
+        let mut run = testkit::run();
+        run.header.name = name.into();
+        let of_epoll = run.records.iter_mut().filter(|it| it.trial.architecture.to_string() == "epoll");
+        for load in of_epoll.filter_map(|it| it.load.as_mut()) {
+            load.late = Some(LateSends { bound_ns: 100_000, count: 150, sent: 200, ..LateSends::default() });
+        }
+        builder.add(name, &run);
+    }
+    let history = builder.finish();
+    let text = render(&history, 160.into());
+    let line = text.lines().find(|line| line.trim_start().starts_with("epoll")).unwrap();
+    assert!(line.contains("40.1?") && line.contains("not compared"), "{text}");
+    assert_eq!(text.matches('?').count(), 2 * 2, "two workloads, each with a mark and a note: {text}");
+    let text = csv(&history);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let at = reader.headers().unwrap().iter().position(|name| name == "clients_from").unwrap();
+    for row in reader.records().map(Result::unwrap) {
+        assert_eq!(&row[at], if &row[0] == "epoll" { "p1" } else { "" });
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use harness::host::interrupts;
 
 use super::*;
+use crate::model::RunDiff;
 
 #[test]
 fn run_is_rendered_in_full() {
@@ -124,4 +125,14 @@ fn reconnects_are_named_with_their_servers() {
     assert!(!with(0).contains("Reconnects"));
     let text = with(7);
     assert!(text.contains("Reconnects after the server closed a connection: ") && text.contains("epoll 7"), "{text}");
+}
+
+#[test]
+fn commands_are_quoted_for_a_shell() {
+    let mut run = testkit::run();
+    run.header.command = ["muxbench", "compare", "--exec", "py=python3 {port}"].map(str::to_owned).into();
+    let diff = crate::text::run_diff::render(&RunDiff::of(&run, &run), 1_000.into());
+    for text in [render(&run, 1_000.into()), diff] {
+        assert!(text.contains("muxbench compare --exec 'py=python3 {port}'"), "{text}");
+    }
 }
