@@ -29,8 +29,8 @@ pub fn experiment(observation: &Observation) -> Result<Experiment, String> {
     workload.request = Some(size(requests.request.bytes));
     workload.response = Some(size(requests.response.bytes));
     workload.rate = Some(OneOrMany(vec![rate(requests)]));
-    let count = if requests.is_short_lived() {
-        let per_connection = requests.per_connection.unwrap_or(1.0).round().max(1.0);
+    let count = if let Some(per_connection) = requests.per_connection.filter(|_| requests.is_short_lived()) {
+        let per_connection = per_connection.round().max(1.0);
         workload.requests_per_connection = NonZeroU32::new(per_connection as u32);
         workload.idle = OneOrMany(vec![silent(&observation.connections) as u32]);
         // A limit: sessions must not wait for each other.
@@ -129,6 +129,14 @@ mod tests {
         assert_eq!(workload.requests_per_connection, NonZeroU32::new(3));
         assert_eq!((workload.connections.0[0].get(), workload.idle.0[0]), (66, 7));
         assert_eq!((workload.rate.unwrap().0, workload.active.0), (vec![Rate(150.0)], vec![Share(1.0)]));
+    }
+
+    #[test]
+    fn connections_that_open_and_stay_open_are_lasting() {
+        let new = |requests| Connection { is_new: true, ..connection(requests) };
+        let workload = experiment(&observed([vec![new(48); 20], vec![new(0); 5]].concat())).unwrap().workload;
+        assert_eq!((workload.requests_per_connection, workload.active.0), (None, vec![Share(0.8)]));
+        assert_eq!((workload.connections.0[0].get(), workload.idle.0[0]), (25, 0));
     }
 
     #[test]

@@ -61,15 +61,21 @@ pub enum LoadError {
     },
 }
 
-/// The remedy for a server that answers without TLS.
-const NO_TLS: &str = "check that the server uses TLS on this port; otherwise write http://";
+/// Returns the remedy for a server that answers without TLS. Only URLs of `http` select TLS.
+fn remedy_without_tls(config: &LoadConfig) -> &'static str {
+    if config.http.is_some() {
+        "check that the server uses TLS on this port; otherwise write http://, or remove the TLS settings (--tls)"
+    } else {
+        "check that the server uses TLS on this port; otherwise remove the TLS settings (--tls)"
+    }
+}
 
-fn remedy_of_tls(error: &io::Error) -> &'static str {
+fn remedy_of_tls(config: &LoadConfig, error: &io::Error) -> &'static str {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(_)) => {
             "correct the host in the URL, trust further certificates (--cacert FILE), or accept any (--insecure)"
         }
-        Some(rustls::Error::InvalidMessage(_)) => NO_TLS,
+        Some(rustls::Error::InvalidMessage(_)) => remedy_without_tls(config),
         _ => "check which TLS versions and ciphers the server accepts, and whether it requires a client certificate",
     }
 }
@@ -88,25 +94,60 @@ impl LoadError {
             _ if class == Class::Refused || error.kind() == io::ErrorKind::NotFound => "is the server running there?",
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
             Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
-            Class::Closed => "the server closes connections after a response: use --requests-per-connection",
+            Class::Closed => {
+                "the server closes connections after a response: let it keep them open, or try `muxbench load` or `compare` with \
+                 --requests-per-connection 1"
+            }
             Class::Wrong if config.http.is_some() => {
                 "check the path, the headers and the body, and the expected status and length"
             }
-            Class::Tls => remedy_of_tls(&error),
-            Class::Short if config.tls.is_some() => NO_TLS,
+            Class::Tls => remedy_of_tls(config, &error),
+            Class::Short if config.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
-                "check whether the server uses TLS on this port; if so, write https://"
+                "check whether the server uses TLS on this port; if so, write https://, or add --tls if it has no http:// URL"
             }
             Class::Timeout if config.http.is_some() => {
-                "the server sent no response: check that it speaks HTTP on this port, raise --timeout, or lower the connections"
+                "the server sent no response: check that it speaks HTTP on this port, raise the timeout, or lower the connections"
             }
             Class::Timeout => {
-                "the server sent no response: choose its service, as in `--service http --path /`, raise --timeout, or lower the \
-                 connections"
+                "the server sent no response: if it speaks another protocol, choose its service, such as `http`; otherwise raise \
+                 the timeout, or lower the connections"
             }
             _ => "check the server's service, its sizes, and its limit of connections",
         };
         let (number, total, target) = (index as u32 + 1, config.connections, config.target.to_string());
         Self::Connect { number, total, target, class: class.name(), error, remedy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Address, ServiceSpec};
+
+    use super::*;
+    use crate::config::{HttpTraffic, TlsConfig};
+
+    #[test]
+    fn remedy_names_only_settings_that_the_load_can_have() {
+        let remedy = |has_http: bool, has_tls: bool, kind: io::ErrorKind| {
+            let target: Address = "127.0.0.1:80".parse().unwrap();
+            let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+            let config = LoadConfig {
+                http: has_http.then(|| HttpTraffic::new(Vec::new())),
+                tls: has_tls.then(TlsConfig::default),
+                ..LoadConfig::new(target, service)
+            };
+            LoadError::connect(&config, 0, kind.into()).to_string()
+        };
+        let (short, late) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut);
+        let of_other = remedy(false, true, short);
+        assert!(of_other.contains("remove the TLS settings") && !of_other.contains("http"), "{of_other}");
+        assert!(remedy(true, true, short).contains("write http://, or remove the TLS settings"));
+        assert!(remedy(true, false, short).contains("write https://, or add --tls"));
+        for has_http in [true, false] {
+            // `idle` has no flag of the timeout, and `calibrate` none of the service.
+            let late = remedy(has_http, false, late);
+            assert!(late.contains("raise the timeout") && !late.contains("--"), "{late}");
+        }
     }
 }

@@ -244,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn tls_of_only_some_servers_causes_a_warning() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let warnings = |servers: &str, scheme: &str, tls: &str| {
+            let text = format!(
+                "architectures = [{servers}]\n[target.a]\nurl = \"{scheme}://localhost:{port}/\"\n\
+                 [workload]\nservice = \"http\"\n{tls}\n"
+            );
+            planned(&text).unwrap().warnings.join("\n")
+        };
+        let mixed = "\"epoll\", \"target:a\"";
+        for (scheme, tls, words) in [
+            ("http", "tls = {}", "some servers have TLS (epoll), and others do not (target:a)"),
+            ("https", "", "some servers have TLS (target:a), and others do not (epoll)"),
+        ] {
+            let warned = warnings(mixed, scheme, tls);
+            assert!(warned.contains(words), "{warned}");
+        }
+        for (servers, scheme, tls) in [(mixed, "http", ""), (mixed, "https", "tls = {}"), ("\"target:a\"", "https", "")]
+        {
+            assert!(!warnings(servers, scheme, tls).contains("TLS"), "{scheme} {tls}");
+        }
+    }
+
+    #[test]
     fn paths_come_from_requests_urls_or_the_size_of_responses() {
         let paths = |url: &str, workload: &str| {
             let text = format!("[target.a]\nurl = \"{url}\"\n[workload]\nservice = \"http\"\n{workload}");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
+use load::config::TlsConfig;
 use server::spec::mechanism::Spins;
 use server::{Accept, Architecture, TargetConfig};
 use wire::ServiceSpec;
@@ -143,6 +144,21 @@ pub(super) fn of_content(experiment: &Experiment, loads: &[LoadConfig]) -> Optio
         "without a folder, built-in servers answer {path} with {answer}, so their responses differ from those of the other \
          servers; give them the same files (workload.http.folder, --folder), or use URLs without a path and --response SIZE"
     ))
+}
+
+/// Returns a warning if only some servers have TLS. `tls` has their names.
+pub(super) fn of_tls(experiment: &Experiment, tls: &BTreeMap<String, TlsConfig>) -> Option<String> {
+    let servers = experiment.architectures.0.iter().map(ToString::to_string);
+    let (encrypted, plain): (Vec<String>, Vec<String>) = servers.partition(|server| tls.contains_key(server));
+    let is_mixed = !encrypted.is_empty() && !plain.is_empty();
+    is_mixed.then(|| {
+        format!(
+            "some servers have TLS ({}), and others do not ({}), so differences include the cost of TLS; give TLS to all (https://, \
+             and workload.tls or --tls), or to none",
+            encrypted.join(", "),
+            plain.join(", ")
+        )
+    })
 }
 
 /// Returns warnings about the limits of a lab.

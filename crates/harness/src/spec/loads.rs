@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
-use load::config::RateProfile;
 use load::config::validate::broken;
+use load::config::{HttpTraffic, RateProfile, Sizes};
 use traffic::trace::Column;
 use wire::ServiceSpec;
 
@@ -92,17 +92,11 @@ impl Experiment {
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
         // length differs from that of the first response.
         let sizes = trace.as_ref().map_or(&[][..], |trace| trace.sizes.as_slice());
-        let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
-            let mut http = workload.http.clone().unwrap_or_default();
-            http.paths = self.target_paths().map(OneOrMany).or(http.paths);
-            let are_ours = self.exec.is_empty() && self.target.is_empty();
-            let traffic = match sizes {
-                [] => http.traffic(workload.response, are_ours),
-                _ => http.replayed(sizes, workload.response, are_ours),
-            };
-            traffic.map_err(|reason| format!("workload.http.{reason}"))
-        });
-        let http = http.transpose()?;
+        let http = match workload.service {
+            Service::Http => Some(self.http(sizes).map_err(|reason| format!("workload.http.{reason}"))?),
+            // Skip the checks of the requests: a rule of loads rejects the settings.
+            _ => workload.http.as_ref().map(|_| HttpTraffic::new(Vec::new())),
+        };
         let common = LoadConfig {
             profile: profile.cloned(),
             trace,
@@ -139,6 +133,15 @@ impl Experiment {
             }
         }
         Ok(loads)
+    }
+
+    /// Returns the requests of `http`, with the recorded sizes if there are any. An error begins with the key.
+    fn http(&self, sizes: &[Sizes]) -> Result<HttpTraffic, String> {
+        let response = self.workload.response;
+        let mut http = self.workload.http.clone().unwrap_or_default();
+        http.paths = self.target_paths().map(OneOrMany).or(http.paths);
+        let are_ours = self.exec.is_empty() && self.target.is_empty();
+        if sizes.is_empty() { http.traffic(response, are_ours) } else { http.replayed(sizes, response, are_ours) }
     }
 }
 

@@ -71,9 +71,12 @@ impl FromStr for Network {
             Some(("lab", rest)) => rest.strip_prefix("clients=").and_then(|count| count.parse().ok()),
             _ => None,
         };
-        let clients = clients.ok_or_else(|| {
+        let clients: NonZeroU32 = clients.ok_or_else(|| {
             format!("invalid network `{text}`: expected lab, or a number of client hosts such as lab:clients=5")
         })?;
+        if clients.get() > CLIENTS_MAX {
+            return Err(format!("{clients} client hosts exceed the limit of {CLIENTS_MAX}; lower their number"));
+        }
         Ok(Self { clients, napi, ..Self::default() })
     }
 }
@@ -187,6 +190,9 @@ mod tests {
             let error = wrong.parse::<Network>().unwrap_err();
             assert!(error.contains("lab:clients=5"), "{wrong}: {error}");
         }
+        assert!("lab:clients=250".parse::<Network>().is_ok());
+        let error = "lab:clients=251".parse::<Network>().unwrap_err();
+        assert_eq!(error, "251 client hosts exceed the limit of 250; lower their number");
     }
 
     #[test]
@@ -196,7 +202,7 @@ mod tests {
         let wrong = [
             ("jitter", network("1ms", "2ms")),
             ("delay", network("1min", "0")),
-            ("clients", "lab:clients=251".parse().unwrap()),
+            ("clients", Network { clients: NonZeroU32::new(251).unwrap(), ..Network::default() }),
             ("loss", Network { loss: loss(0.6), ..Network::default() }),
             ("bandwidth", Network { bandwidth: Some(Bandwidth(1_000)), ..Network::default() }),
             ("burst", Network { burst: Some(Size(65_536)), ..Network::default() }),

@@ -225,7 +225,9 @@ impl Target {
                 name(own)
             ));
         }
-        if let Some(own) = url.transport().filter(|own| *own != transport) {
+        // A host name may have addresses of both families, but none of a Unix socket.
+        let of_name = Some(Transport::Tcp).filter(|_| transport == Transport::Unix);
+        if let Some(own) = url.transport().or(of_name).filter(|own| *own != transport) {
             let (own, transport) = (name(own), name(transport));
             return Err(format!(
                 "url: `{url}` needs the transport {own}, but the transport is {transport}; set workload.transport \
@@ -353,6 +355,7 @@ mod tests {
             ("https://localhost/", Service::Kv, tcp, "set workload.service (--service) to http"),
             ("unix:/run/x", Service::Kv, tcp, "set workload.transport (--transport) to unix"),
             ("tcp://[::1]:1", Service::Kv, tcp, "--transport) to tcp6"),
+            ("http://localhost/", Service::Http, Transport::Unix, "set workload.transport (--transport) to tcp"),
             ("tcp://localhost:1", Service::Udp, tcp, "write udp://HOST:PORT"),
         ] {
             let error = check(text, service, transport).unwrap_err();

@@ -233,11 +233,16 @@ impl GateRow {
         let figure = finding.limit.figure;
         let value = |side: usize| {
             let values: Vec<f64> = finding.pairs.iter().map(|pair| pair[side]).collect();
-            interval::median(&values)
+            match figure {
+                // Their change is a difference of means. The median of rare failures is 0.
+                GateFigure::Errors => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+                _ => interval::median(&values),
+            }
         };
         let excess = excess::estimate(&finding.differences());
         let interval = excess.and_then(|it| it.interval).map(|it| {
-            let ends = [it.low, it.high].map(|end| figure.change(end));
+            let limit = if figure == GateFigure::Errors { 1.0 } else { f64::INFINITY };
+            let ends = [it.low, it.high].map(|end| figure.change(end).clamp(-limit, limit));
             Interval { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
         });
         Self {
@@ -353,6 +358,20 @@ mod tests {
             assert!(report.sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{}", report.sentence);
             assert_eq!(report.problems, ["mt failed: the server ended: signal: 11.\nlast words"]);
         }
+    }
+
+    #[test]
+    fn errors_of_one_repeat_have_means_that_fit_their_change() {
+        let mut run = ended(3, 6, &[]);
+        let is_new = |record: &&mut TrialRecord| record.trial.architecture.to_string() == "mt";
+        let failed = run.records.iter_mut().find(is_new).unwrap();
+        failed.verdict = Verdict::failed("the server ended");
+        let rows = GateReport::of(&run).unwrap().figures;
+        let errors = rows.iter().find(|row| row.figure == GateFigure::Errors).unwrap();
+        let third = |value: Option<f64>| (value.unwrap() - 1.0 / 3.0).abs() < 1e-9;
+        assert!(errors.old == Some(0.0) && third(errors.new) && third(errors.change), "{errors:?}");
+        let Interval { low, high } = errors.interval.unwrap();
+        assert!(low >= -1.0 && high == 1.0, "{low} to {high}");
     }
 
     /// Lets each trial of the new build fail by a check, without errors.

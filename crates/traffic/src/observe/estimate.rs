@@ -52,7 +52,8 @@ pub struct Connections {
     pub opened: usize,
     /// The number of connections that ended.
     pub ended: usize,
-    /// The number of connections that were open during the whole window.
+    /// The number of lasting connections: those that were open during the whole window, and all that opened or ended if no
+    /// connection with data did both.
     pub persistent: usize,
     /// The number of these that moved data.
     pub moved: usize,
@@ -71,7 +72,8 @@ pub struct Requests {
     pub request: MessageSize,
     /// The responses' size.
     pub response: MessageSize,
-    /// The share of the requests on connections that opened or ended in the window.
+    /// The share of the requests on connections that ended in the window and are not lasting. A connection that opened and is still
+    /// open may last.
     pub short_lived_share: f64,
     /// The mean number of requests on connections that both opened and ended in the window.
     pub per_connection: Option<f64>,
@@ -165,6 +167,13 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
+/// Returns a test for lasting connections. A connection of which the window lacks the opening or the end may be lasting or
+/// short-lived. It counts as lasting if no connection with data was short-lived.
+fn lasting(all: &[Connection]) -> impl Fn(&Connection) -> bool + use<> {
+    let has_short_lived = all.iter().any(|it| it.is_whole() && it.has_moved());
+    move |it| it.is_persistent() || !has_short_lived && !it.is_whole()
+}
+
 impl Requests {
     /// Tests whether most requests are on short-lived connections.
     pub fn is_short_lived(&self) -> bool {
@@ -207,9 +216,9 @@ impl Observation {
         let count = all.iter().map(requests_of).sum::<u64>();
         let is_two_way = received.bytes > 0 && sent.bytes > 0;
         let requests = (is_two_way && count > 0).then(|| {
-            let short_lived = all.iter().filter(|it| !it.is_persistent()).map(requests_of).sum::<u64>();
-            let whole: Vec<u64> =
-                all.iter().filter(|it| it.is_new && it.has_ended && it.has_moved()).map(requests_of).collect();
+            let is_lasting = lasting(all);
+            let short_lived = all.iter().filter(|it| it.has_ended && !is_lasting(it)).map(requests_of).sum::<u64>();
+            let whole: Vec<u64> = all.iter().filter(|it| it.is_whole() && it.has_moved()).map(requests_of).collect();
             let moved = |volume: fn(&Connection) -> Volume| -> Vec<(Volume, u64)> {
                 all.iter().filter(|it| it.has_moved()).map(|it| (volume(it), requests_of(it))).collect()
             };
@@ -229,7 +238,9 @@ impl Observation {
             port,
             window_ns: traffic.window_ns,
             round_trip_ns: median(all.iter().filter(|it| it.has_moved()).filter_map(|it| it.round_trip_ns)),
-            pause_mean_ns: pause.map(|it| it.mean_ns).or_else(|| mean_pause(traffic, &connections, requests.as_ref()?)),
+            pause_mean_ns: pause
+                .map(|it| it.mean_ns)
+                .or_else(|| mean_pause(traffic, connections.active_share?, requests.as_ref()?, requests_of)),
             unseen: unseen(traffic, requests.as_ref(), is_whole),
             connections,
             received_bytes: received.bytes,
@@ -241,10 +252,11 @@ impl Observation {
     }
 }
 
-/// Returns the numbers of connections, and the active share by the numbers of requests on persistent connections.
+/// Returns the numbers of connections, and the active share by the numbers of requests on lasting connections.
 fn connections(traffic: &Traffic, requests_of: impl Fn(&Connection) -> u64) -> Connections {
     let all = &traffic.connections;
-    let persistent: Vec<&Connection> = all.iter().filter(|it| it.is_persistent()).collect();
+    let is_lasting = lasting(all);
+    let persistent: Vec<&Connection> = all.iter().filter(|it| is_lasting(it)).collect();
     let moved = persistent.iter().filter(|it| it.has_moved()).count();
     let with = |requests: u64| persistent.iter().filter(|it| requests_of(it) == requests).count() as f64;
     // The estimator of Chao (1984) for the number of classes: those seen once and twice tell how many were never seen.
@@ -262,11 +274,18 @@ fn connections(traffic: &Traffic, requests_of: impl Fn(&Connection) -> u64) -> C
 }
 
 /// Returns the mean time between a response and the next request, by Little's law: the mean number of active connections that do
-/// not await the server, divided by the rate. Short-lived connections have no such time.
-fn mean_pause(traffic: &Traffic, connections: &Connections, requests: &Requests) -> Option<f64> {
-    let active = connections.active_share? * connections.persistent as f64;
-    let thinking = active - traffic.awaiting?;
-    (requests.short_lived_share < 0.5 && thinking > 0.0).then(|| thinking / requests.rate_per_s * 1e9)
+/// not await the server, divided by the rate. Connections that opened or ended in the window have no such time, and must have few
+/// of the requests.
+fn mean_pause(
+    traffic: &Traffic,
+    active_share: f64,
+    requests: &Requests,
+    requests_of: impl Fn(&Connection) -> u64,
+) -> Option<f64> {
+    let persistent: Vec<&Connection> = traffic.connections.iter().filter(|it| it.is_persistent()).collect();
+    let count: u64 = persistent.iter().map(|it| requests_of(it)).sum();
+    let thinking = active_share * persistent.len() as f64 - traffic.awaiting?;
+    (2 * count > requests.count && thinking > 0.0).then(|| thinking / requests.rate_per_s * 1e9)
 }
 
 fn unseen(traffic: &Traffic, requests: Option<&Requests>, is_whole: bool) -> Vec<String> {
@@ -390,6 +409,28 @@ mod tests {
         assert_eq!(requests.response, MessageSize { bytes: 10_000.0, is_constant: true, segments: 7.0, sizes: None });
         assert_eq!((observed.connections.opened, observed.connections.ended), (48, 49));
         assert_eq!(observed.pause_mean_ns, None);
+    }
+
+    #[test]
+    fn connections_seen_in_part_are_lasting_unless_others_are_short() {
+        for (is_new, has_ended) in [(true, false), (false, true)] {
+            let mut traffic = Traffic { awaiting: Some(1.0), ..traffic([48; 20]) };
+            traffic.connections.push(Connection::default());
+            traffic.connections.iter_mut().for_each(|it| (it.is_new, it.has_ended) = (is_new, has_ended));
+            // A connection without data, such as that of a health check, tells nothing about the others.
+            traffic.connections.push(Connection { is_new: true, has_ended: true, ..Connection::default() });
+            let seen = observed(&traffic);
+            let (Connections { persistent, moved, active_share, .. }, requests) =
+                (seen.connections, seen.requests.unwrap());
+            assert_eq!((persistent, moved, active_share), (21, 20, Some(20.0 / 21.0)));
+            assert_eq!((requests.per_connection, requests.short_lived_share), (None, 0.0));
+            assert_eq!(seen.pause_mean_ns, None, "the connections were open for a part of the window");
+        }
+        let mut traffic = traffic([[48; 20].as_slice(), &[1]].concat());
+        traffic.connections.iter_mut().for_each(|it| it.is_new = true);
+        traffic.connections[20].has_ended = true;
+        let requests = observed(&traffic).requests.unwrap();
+        assert_eq!((requests.per_connection, requests.short_lived_share), (Some(1.0), 1.0 / 961.0));
     }
 
     #[test]

@@ -54,6 +54,11 @@ impl Connection {
     pub fn is_persistent(&self) -> bool {
         !self.is_new && !self.has_ended
     }
+
+    /// Tests whether the window contains the whole connection, from its opening to its end.
+    pub fn is_whole(&self) -> bool {
+        self.is_new && self.has_ended
+    }
 }
 
 /// Data in one direction, without retransmissions.

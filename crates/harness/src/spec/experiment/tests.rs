@@ -324,6 +324,19 @@ fn every_mistake_is_reported_with_its_line() {
 }
 
 #[test]
+fn http_settings_of_another_service_are_rejected_first() {
+    let sizes = "request = \"1B\"\nresponse = \"10KiB\"\n";
+    let expected = "workload.http: only the service `http` has paths";
+    for key in ["method = \"GET\"", "headers = [\"A: b\"]", "body = \"@/none\"", "status = 404", "paths = \"a\""] {
+        for (of_service, own) in [("service = \"kv\"\n", ""), ("", sizes)] {
+            let text = GOOD.replace(sizes, &format!("{of_service}{own}[workload.http]\n{key}\n"));
+            let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
+            assert!(error.contains(expected), "{key}: {error}");
+        }
+    }
+}
+
+#[test]
 fn changes_of_quick_must_fit_the_experiment() {
     let parse = |quick: &str| Experiment::parse(&format!("{GOOD}[quick]\n{quick}\n"), "x.toml");
     let error = |quick: &str| parse(quick).unwrap_err().to_string();
