@@ -174,7 +174,8 @@ fn conflict_with_merge(command: &clap::Command, matches: &ArgMatches) -> Option<
     Some(format!("{names} cannot be used with --merge, which shows the races of its folders as they are; omit it"))
 }
 
-fn is_given(matches: &ArgMatches, id: &str) -> bool {
+/// Whether the user gave an argument of this command.
+pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
     matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 

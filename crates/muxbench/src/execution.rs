@@ -152,11 +152,14 @@ pub fn measure(
     Ok((folder, run, ended))
 }
 
+/// The context of an error that ends a run whose folder the same command finishes.
+const REPEAT: &str = "the run failed; finished trials are saved. Correct the cause, then repeat the command";
+
 /// Returns the context of an error that ends a run. `folder` is the one to resume.
 pub fn failed(folder: &Path) -> String {
     format!(
-        "the run failed; finished trials are saved. Correct the cause, then use the same command with --resume {} instead of its \
-         other flags",
+        "the run failed; finished trials are saved. Correct the cause, then repeat the command with --resume {} and without the \
+         flags of the experiment",
         in_shell(folder)
     )
 }
@@ -165,7 +168,7 @@ pub fn failed(folder: &Path) -> String {
 /// results; the stored plan states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
-        return Session::begin(experiment, Some(folder), false, None, whole)?.execute(quiet, stop);
+        return Session::begin(experiment, Some(folder), false, None, whole)?.execute(quiet, stop).context(REPEAT);
     }
     let mut session = Session::open(folder, None)?;
     let (plan, _) = plan_here(experiment)?;
@@ -192,7 +195,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     if session.header.trials != before {
         session.store.replace_header(&session.header)?;
     }
-    session.execute(quiet, stop)
+    session.execute(quiet, stop).context(REPEAT)
 }
 
 /// Plans an experiment, and stores the plan in `folder` as a run without trials, which [`finish`] runs.
@@ -387,6 +390,7 @@ impl Session {
             }
         });
         drop((progress, store));
-        Ok((store::read(&folder)?, ended?))
+        let ended = ended?;
+        Ok((store::read(&folder)?, ended))
     }
 }

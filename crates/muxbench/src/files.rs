@@ -37,18 +37,27 @@ pub fn write_figures<'a, T: AsRef<str>>(
     Ok(())
 }
 
-/// Fails if a file cannot be written at a path.
+/// Fails if [`write`] cannot write a file at a path.
 pub fn check_path(file: &Path) -> anyhow::Result<()> {
+    check(file, files::parent(file))
+}
+
+/// Fails if a file at a path can neither be created nor written in place.
+pub fn check_in_place(file: &Path) -> anyhow::Result<()> {
+    check(file, if file.exists() { file } else { files::parent(file) })
+}
+
+/// Fails if `written`, a file or its folder, cannot be written.
+fn check(file: &Path, written: &Path) -> anyhow::Result<()> {
     let (folder, shown) = (files::parent(file), file.display());
     if !folder.is_dir() || file.is_dir() {
         bail!("cannot write {shown}: its folder does not exist, or the path is a folder; name another file");
     }
-    // A file is appended to, or replaced by another one in its folder.
-    let paths = [folder].into_iter().chain(file.exists().then_some(file));
-    for path in paths {
-        access(path, Access::WRITE_OK).with_context(|| format!("cannot write {shown}; name another file"))?;
+    // Devices, pipes and the targets of links need no writable folder.
+    if fs::symlink_metadata(file).is_ok_and(|it| !it.is_file()) {
+        return Ok(());
     }
-    Ok(())
+    access(written, Access::WRITE_OK).with_context(|| format!("cannot write {shown}; name another file"))
 }
 
 /// Formats a path as a word of a shell.

@@ -1,7 +1,8 @@
 //! Flags that have no meaning for some commands of their group, or for some services of `serve`.
 
 use clap::ArgMatches;
-use clap::parser::ValueSource;
+
+use crate::cli::is_given;
 
 /// Commands, the flags that they refuse, and the reason with the remedy. Help does not show these flags.
 const REFUSED_FLAGS: &[(&[&str], &[&str], &str)] = &[
@@ -66,16 +67,16 @@ pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Returns an error for the first refused flag of a command that the user gave.
 pub fn error(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let is_given = |id: &&str| is_given(matches, id);
     let refused = || of(command.get_name()).find(|(id, _)| is_given(id)).map(|(id, reason)| (id, reason.to_owned()));
-    let of_service = || {
+    let unknown_to_service = || {
         let service = matches.get_raw("service")?.next()?.to_str()?;
         let others = FLAGS_OF_SERVICES.iter().filter(|(_, services)| !services.contains(&service));
         let mut flags = others.flat_map(|(flags, services)| flags.iter().map(move |flag| (*flag, services)));
         let (id, services) = flags.find(|(id, _)| is_given(id))?;
         Some((id, format!("`{service}` does not have it; omit it, or choose --service {}", services.join(" or "))))
     };
-    let (id, reason) = if command.get_name() == "serve" { of_service()? } else { refused()? };
+    let (id, reason) = if command.get_name() == "serve" { unknown_to_service()? } else { refused()? };
     let flag = command.get_arguments().find(|arg| arg.get_id() == id)?.get_long()?;
     Some(format!("--{flag}: {reason}"))
 }

@@ -119,10 +119,7 @@ fn run_heat(
         || heat.iter().try_for_each(|trial| check_cpus(trial, header)),
         |error| Err(anyhow::anyhow!("{error}")),
     );
-    if fatal.is_err() {
-        remove_drafts(heat, store);
-        fatal?;
-    }
+    fatal?;
     if failed.is_none() {
         let share_max = strategy::overrun_share_max(header);
         let overruns = contestants.iter().filter(|contestant| contestant.has_overrun(share_max));

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_process_and_missing_folder_are_reported_with_their_keys() {
+    fn missing_process_and_folder_are_reported_with_their_keys() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let target = |name: &str| format!("[target.{name}]\nurl = \"http://{address}/\"\n");

@@ -37,7 +37,7 @@ pub fn reasons(serve: &ServeConfig) -> Vec<String> {
     let has_network = model.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
         && architecture.threads.is_some_and(|threads| threads.network > 0);
     let missing = |key| match key {
-        ACCEPT if !model.multiplexes() => {
+        ACCEPT if !model.multiplexes() && serve.service.ports().is_none() => {
             Some("does not place its accept thread; omit the CPUs, or choose epoll, symped or seda")
         }
         NETWORK if !has_network => Some("has no network threads; omit their CPUs, or choose symped, seda or seda-s"),

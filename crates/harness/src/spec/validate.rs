@@ -38,7 +38,6 @@ impl Experiment {
         }
         self.check_servers()?;
         self.check_keys()?;
-        self.check_quick()?;
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
         let all_clients = self.processes().saturating_mul(clients);
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < all_clients) {
@@ -54,11 +53,11 @@ impl Experiment {
         let of_process = |load: LoadConfig| LoadConfig { rate_per_s: load.rate_per_s.map(|it| it / processes), ..load };
         match self.unread_loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
             Some(rule) => Err(rule.to_string()),
-            None => Ok(()),
+            None => self.check_quick(),
         }
     }
 
-    /// Checks that `[quick]` only leaves out servers, and that its loads fit the service.
+    /// Checks that `[quick]` only leaves out servers, and that the experiment after its changes is valid.
     fn check_quick(&self) -> Result<(), String> {
         let Some(quick) = &self.quick else { return Ok(()) };
         let mut servers = quick.architectures.iter().flat_map(|servers| &servers.0);

@@ -169,8 +169,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     let limits = limits(&args.limit)?;
-    [&args.junit, &args.history].into_iter().flatten().try_for_each(|file| files::check_path(file))?;
+    args.junit.as_deref().map_or(Ok(()), files::check_path)?;
     if let Some(path) = &args.history {
+        files::check_in_place(path)?;
         read_history(path)?;
     }
     let builds = match (&args.old, &args.new) {
@@ -279,11 +280,12 @@ fn read_history(path: &Path) -> anyhow::Result<GateHistory> {
 
 /// Appends a gate to a history, and prints the newest lasting change.
 fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
+    let place = || format!("cannot append to {}; check its folder", path.display());
+    let before = if path.exists() { harness::files::read(path).with_context(place)? } else { Vec::new() };
     // An editor may have removed the last end of a line.
-    let begins_line = !path.exists() || harness::files::read(path)?.ends_with(b"\n");
-    let line = format!("{}{}\n", if begins_line { "" } else { "\n" }, serde_json::to_string(entry)?);
-    harness::files::append(path, line.as_bytes())
-        .with_context(|| format!("cannot append to {}; check its folder", path.display()))?;
+    let end = if before.is_empty() || before.ends_with(b"\n") { "" } else { "\n" };
+    let line = format!("{end}{}\n", serde_json::to_string(entry)?);
+    harness::files::append(path, line.as_bytes()).with_context(place)?;
     let sentence = format::visible(&read_history(path)?.sentence);
     output::note(format_args!("{}: {sentence}", path.display()));
     Ok(())

@@ -136,7 +136,7 @@ impl Listener for Runner {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    args.samples.as_deref().map_or(Ok(()), files::check_path)?;
+    args.samples.as_deref().map_or(Ok(()), files::check_in_place)?;
     let experiment = || {
         let mut experiment = args.load.experiment(&args.target.server(args.load.traffic.service())?)?;
         experiment.name = "load".into();
@@ -199,8 +199,11 @@ fn times(report: &LoadReport, medium: Medium) -> String {
         let d = &measured.distribution;
         let ns = [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p90_ns, d.p95_ns, d.p99_ns, d.p999_ns, d.max_ns];
         let quantiles = [0.01, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
-        let time = |ns: u64| if d.count == 0 { "-".to_owned() } else { format::us(ns as f64) };
-        let times = ns.into_iter().zip(quantiles).map(|(ns, q)| tail_mark::mark(time(ns), late, q));
+        let time = |(ns, q): (u64, f64)| match d.count {
+            0 => "-".to_owned(),
+            _ => tail_mark::mark(format::us(ns as f64), late, q),
+        };
+        let times = ns.into_iter().zip(quantiles).map(time);
         rows.push([name.to_owned()].into_iter().chain(times).collect());
     };
     if report.stream.is_some() {

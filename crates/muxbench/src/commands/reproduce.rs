@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use harness::exec::event::RunEnd;
 use harness::spec::presets;
@@ -104,8 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.quiet {
             output::note(format_args!("{name}, in {}", folder.display()));
         }
-        let (run, ended) = execution::complete(&experiment, folder, args.quiet, &stop)
-            .context("the run failed; finished trials are saved. Correct the cause, then repeat the command")?;
+        let (run, ended) = execution::complete(&experiment, folder, args.quiet, &stop)?;
         if ended == RunEnd::Stopped || stop.is_requested() {
             return Ok(exit::stopped(&format::command(&[words, display_flags(args)].concat())));
         }

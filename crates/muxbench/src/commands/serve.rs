@@ -10,7 +10,6 @@ use std::{io, iter, thread};
 
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
-use harness::host;
 use harness::plan::stage_cpus;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
@@ -237,8 +236,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
 
 /// Checks that the CPUs of stages suit the architecture and belong to the server.
 fn check_stage_cpus(config: &ServeConfig) -> anyhow::Result<()> {
-    let all = || host::detect().cores.concat();
-    let allowed = if config.cpus.is_empty() { all() } else { config.cpus.clone() };
+    let allowed = if config.cpus.is_empty() { server::platform::cpus() } else { config.cpus.clone() };
     let foreign = stage_cpus::check(&config.stage_cpus, &allowed).err();
     match stage_cpus::reasons(config).into_iter().chain(foreign).next() {
         Some(reason) => bail!("{}", reason.replacen("server.", "--", 1)),

@@ -87,7 +87,7 @@ impl FromStr for Past {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the files now instead of after hours.
-    let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| files::check_path(file));
+    let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| files::check_in_place(file));
     let experiment = || {
         check()?;
         let mut experiment = args.setup.experiment_of_rates(&args.base, "sweep", MEASURE)?;

@@ -113,9 +113,7 @@ impl ExperimentArgs {
                  interleave, architectures, connections, ports, active or rate"
             );
         }
-        if self.quick {
-            experiment = experiment.quick();
-        }
+        experiment = if self.quick { experiment.quick() } else { Experiment { quick: None, ..experiment } };
         set(&mut experiment.interleave, self.interleave);
         experiment.server.count_syscalls |= self.count_syscalls;
         Ok(experiment)

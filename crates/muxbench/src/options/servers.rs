@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
-use harness::spec::{Candidate, Exec, Experiment, Service, WorkloadSpec};
+use harness::spec::{Candidate, Exec, Experiment, Server, Service, WorkloadSpec};
 use server::Architecture;
 use wire::{Address, names};
 
@@ -102,7 +102,7 @@ impl ServersArgs {
 
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
     /// or the experiment define, or an architecture.
-    pub fn with_builds(&self, old: &str, new: &str, base: Experiment) -> anyhow::Result<Builds> {
+    pub fn with_builds(&self, old: &str, new: &str, mut base: Experiment) -> anyhow::Result<Builds> {
         let mut servers = self.clone();
         for (name, text) in [("old", old), ("new", new)] {
             let named = |kind: &str, name: &str| format!("{kind}:{name}");
@@ -126,6 +126,10 @@ impl ServersArgs {
             servers.arch.push(server);
         }
         let candidates = architectures(&servers.arch)?;
+        if candidates.iter().all(|it| it.ours().is_none()) {
+            // The options in FILE are those of its built-in servers.
+            base.server = Server::default();
+        }
         let are_same = candidates[0] == candidates[1];
         let has_new_name = servers.exec.len() + servers.target.len() > self.exec.len() + self.target.len();
         if are_same && has_new_name {

@@ -337,6 +337,9 @@ pub const PHASES_OF_BUILDS: Phases = Phases {
 /// The phases of the short repeats of many servers. The window follows from the budget.
 pub const PHASES_OF_RACE: Phases = Phases { ramp: Time(50_000_000), warm_up: Time(100_000_000), ..PHASES_OF_BUILDS };
 
+/// The limit of the options of a race.
+const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
+
 /// The default values of a grid: 48 races.
 pub const GRID_CONNECTIONS: [u32; 3] = [50, 400, 2_000];
 const GRID_ACTIVE: [f64; 2] = [1.0 / 16.0, 1.0];
@@ -350,8 +353,6 @@ const GRID_WORK: Work = Work(server::Work {
 });
 
 /// Returns the experiment that flags change if no file is given.
-const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
-
 fn preset() -> Experiment {
     presets::find("compare").expect("the preset exists").experiment()
 }

@@ -54,7 +54,7 @@ pub struct GateRow {
     pub workload: String,
     /// The figure.
     pub figure: GateFigure,
-    /// The value of the old build: the median of its repeats.
+    /// The value of the old build: the median of its repeats; of errors, the trimmed mean.
     pub old: Option<f64>,
     /// The value of the new build.
     pub new: Option<f64>,
@@ -234,8 +234,8 @@ impl GateRow {
         let value = |side: usize| {
             let values: Vec<f64> = finding.pairs.iter().map(|pair| pair[side]).collect();
             match figure {
-                // Their change is a difference of means. The median of rare failures is 0.
-                GateFigure::Errors => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+                // As their change, so that the three fit together. The median of rare failures is 0.
+                GateFigure::Errors => excess::estimate(&values).map(|it| it.value),
                 _ => interval::median(&values),
             }
         };

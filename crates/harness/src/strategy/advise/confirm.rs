@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::choice::Choice;
 use crate::model::{AdviseGoal, Trial};
 use crate::spec::units::Time;
-use crate::spec::{Candidate, Experiment};
+use crate::spec::{Candidate, Experiment, Server};
 
 /// The repeats: enough for an interval over starts of the servers.
 const REPEATS: NonZeroU32 = NonZeroU32::new(5).expect("5 is above 0");
@@ -32,6 +32,10 @@ pub(super) fn experiment(goal: &AdviseGoal, choice: &Choice, contestants: &[Tria
     experiment.about = format!("Whether {} is the best, as `muxbench advise` answered", servers[0]);
     experiment.exec.retain(|name, _| servers.contains(&Candidate::Exec(name.clone())));
     experiment.target.retain(|name, _| servers.contains(&Candidate::Target(name.clone())));
+    if servers.iter().all(|it| it.ours().is_none()) {
+        // External servers have none of these options.
+        experiment.server = Server::default();
+    }
     experiment.architectures.0 = servers;
     experiment.repeats = REPEATS;
     experiment.phases.measure = experiment.phases.measure.max(MEASURE);
