@@ -32,6 +32,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
 
+use show::resume_command;
 pub use show::{code, print_places, show};
 
 /// The workers of a distributed run; `None` if each trial starts its own client processes.
@@ -148,20 +149,17 @@ pub fn measure(
         Session::begin(&experiment()?, args.output.as_deref(), args.allow_exec, clients, feasible)?
     };
     let folder = session.folder.clone();
-    let (run, ended) = session.execute(args.quiet, &stop_at_signals()?).with_context(|| failed(&folder))?;
+    let resume = resume_command(&session.header, &in_shell(&folder));
+    let (run, ended) = session.execute(args.quiet, &stop_at_signals()?).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }
 
 /// The context of an error that ends a run whose folder the same command finishes.
 const REPEAT: &str = "the run failed; finished trials are saved. Correct the cause, then repeat the command";
 
-/// Returns the context of an error that ends a run. `folder` is the one to resume.
-pub fn failed(folder: &Path) -> String {
-    format!(
-        "the run failed; finished trials are saved. Correct the cause, then repeat the command with --resume {} and without the \
-         flags of the experiment",
-        in_shell(folder)
-    )
+/// Returns the context of an error that ends a run, with the command that finishes it.
+pub fn failed(resume: &str) -> String {
+    format!("the run failed; finished trials are saved. Correct the cause, then try `{resume}`")
 }
 
 /// Runs an experiment in `folder`, or finishes the run there. `stop` ends it early. Trials that cannot run here have no

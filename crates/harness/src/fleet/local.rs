@@ -46,8 +46,10 @@ impl Local {
 
 pub(super) fn command(program: &Path, samples: &Path) -> Command {
     let mut command = Command::new(program);
-    // A path that begins with a hyphen would be a flag.
-    command.args(["load", "--control", "--samples"]).arg(Path::new(".").join(samples));
+    // A word that begins with a hyphen would be a flag.
+    let is_like_flag = samples.as_os_str().as_encoded_bytes().starts_with(b"-");
+    let samples = if is_like_flag { &Path::new(".").join(samples) } else { samples };
+    command.args(["load", "--control", "--samples"]).arg(samples);
     command
 }
 

@@ -135,6 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => args.created()?,
     };
     let stop = signals::stop_at_signals()?;
+    let resume = format!("muxbench atlas --resume {}", in_shell(&folder));
     let chosen: Vec<&Race> = races.iter().filter(|race| goal(&race.header).time_max_ns > 0).collect();
     for (number, race) in (1..).zip(&chosen) {
         let name = name(race);
@@ -142,9 +143,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             output::note(format_args!("race {number} of {}: {name}", chosen.len()));
         }
         let (run, ended) = execution::finish(&race.folder, args.allow_exec, args.quiet, &stop)
-            .with_context(|| execution::failed(&folder))?;
+            .with_context(|| execution::failed(&resume))?;
         if ended == RunEnd::Stopped || stop.is_requested() {
-            return Ok(stopped(&format!("muxbench atlas --resume {}", in_shell(&folder))));
+            return Ok(stopped(&resume));
         }
         if !args.quiet {
             let answer = AdviceReport::of(&run).and_then(|it| it.sentences.into_iter().next()).unwrap_or_default();

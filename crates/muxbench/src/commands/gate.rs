@@ -212,7 +212,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
-    if let Some(code) = execution::code("gate", &in_shell(&folder), &run, ended) {
+    if let Some(code) = execution::code(&in_shell(&folder), &run, ended) {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.kind == VerdictKind::Valid);

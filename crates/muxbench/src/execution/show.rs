@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::model::{Run, Strategy, VerdictKind};
+use harness::model::{Run, RunHeader, Strategy, VerdictKind, commands};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use harness::strategy::{self, search};
 
@@ -34,14 +34,25 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    Ok(code("run", &folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+    Ok(code(&folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+}
+
+/// Returns the command that finishes a run. `folder` is a word of a shell.
+pub fn resume_command(header: &RunHeader, folder: &str) -> String {
+    let command = match header.strategy {
+        Strategy::Gate(_) => "gate",
+        Strategy::Advise(_) => "advise",
+        _ => "run",
+    };
+    let distributed = if header.is_distributed { " --distributed" } else { "" };
+    let allow_exec = if commands(&header.trials).is_empty() { "" } else { " --allow-exec" };
+    format!("muxbench {command}{distributed} --resume {folder}{allow_exec}")
 }
 
 /// Returns the exit code of a run that has not finished, and prints the command that finishes it. `None` for a finished run.
 /// `folder` is a word of a shell.
-pub fn code(command: &str, folder: &str, run: &Run, ended: RunEnd) -> Option<ExitCode> {
-    let distributed = if run.header.is_distributed { " --distributed" } else { "" };
-    let resume = format!("muxbench {command}{distributed} --resume {folder}");
+pub fn code(folder: &str, run: &Run, ended: RunEnd) -> Option<ExitCode> {
+    let resume = resume_command(&run.header, folder);
     match ended {
         RunEnd::Stopped => Some(stopped(&resume)),
         RunEnd::WorkerLost => {
