@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
@@ -17,6 +16,7 @@ use crate::commands::{doctor, lab, relay};
 use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
 use crate::options::format::FormatArgs;
+use crate::refused_flags::is_given;
 use crate::{help, output, refused_flags};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
@@ -172,11 +172,6 @@ fn conflict_with_merge(command: &clap::Command, matches: &ArgMatches) -> Option<
         command.get_arguments().filter(|arg| !is_allowed(arg) && is_given(matches, arg.get_id().as_str())).collect();
     let names = listed(&wrong, "and")?;
     Some(format!("{names} cannot be used with --merge, which shows the races of its folders as they are; omit it"))
-}
-
-/// Whether the user gave an argument of this command.
-pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
-    matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 /// Returns an error that names the given flags that `--resume` rejects. A stored run contains its experiment.

@@ -1,8 +1,7 @@
 //! Flags that have no meaning for some commands of their group, or for some services of `serve`.
 
 use clap::ArgMatches;
-
-use crate::cli::is_given;
+use clap::parser::ValueSource;
 
 /// Commands, the flags that they refuse, and the reason with the remedy. Help does not show these flags.
 const REFUSED_FLAGS: &[(&[&str], &[&str], &str)] = &[
@@ -58,6 +57,11 @@ const FLAGS_OF_SERVICES: &[(&[&str], &[&str])] = &[
     (&["packet", "packets", "ack", "direction", "by_packet"], &["stream"]),
     (&["connections_max"], &["fixed", "kv", "redis", "http", "stream"]),
 ];
+
+/// Whether the user gave an argument of a command.
+pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
+}
 
 /// The refused flags of a command, each with the reason and the remedy.
 pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
