@@ -250,9 +250,9 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
     let planned = trial.map_or(1, |trial| trial.load.processes);
     let reasons = match (clients, trial) {
         (Some(workers), _) if workers.count() != planned => bail!(
-            "the run has {planned} workers, and this distributed run has {}; start {} processes",
-            workers.count(),
-            planned + 1
+            "the run has {0} workers, and this distributed run has {1}; start {0} processes",
+            planned + 1,
+            workers.count() + 1
         ),
         (Some(_), _) if !header.is_distributed => bail!("the run is not distributed; omit --distributed"),
         (None, _) if header.is_distributed => {

@@ -114,8 +114,7 @@ impl Channel {
     pub(super) fn receive_timed(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         match self.received().recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((received_ns, Ok(message))) => Ok(Some((received_ns, message))),
-            Ok((_, Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => bail!("its connection ended"),
-            Ok((_, Err(error))) => Err(anyhow!("its connection failed: {error}")),
+            Ok((_, Err(error))) => Err(lost(&error)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => bail!("its connection ended"),
         }
@@ -124,7 +123,7 @@ impl Channel {
     /// Waits for the next message without a timeout.
     pub(super) fn receive_blocking(&self) -> anyhow::Result<Message> {
         let (_, message) = self.received().recv().ok().context("its connection ended")?;
-        message.context("its connection ended")
+        message.map_err(|error| lost(&error))
     }
 
     /// Whether the other side is still connected. Correct only while it sends nothing: any message counts as a lost connection.
@@ -141,6 +140,14 @@ impl Drop for Channel {
     fn drop(&mut self) {
         // Ends the receiving thread.
         self.close();
+    }
+}
+
+/// Returns the error for a connection that failed while it received.
+fn lost(error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => anyhow!("its connection ended"),
+        _ => anyhow!("its connection failed: {error}"),
     }
 }
 

@@ -72,7 +72,7 @@ impl FromStr for Network {
             _ => None,
         };
         let clients: NonZeroU32 = clients.ok_or_else(|| {
-            format!("invalid network `{text}`: expected lab, or a number of client hosts such as lab:clients=5")
+            format!("invalid network `{text}`: expected lab, or a number of client hosts such as lab:clients=5, each also with :napi")
         })?;
         if clients.get() > CLIENTS_MAX {
             return Err(format!("{clients} client hosts exceed the limit of {CLIENTS_MAX}; lower their number"));

@@ -41,9 +41,13 @@ impl Experiment {
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
         let all_clients = self.processes().saturating_mul(clients);
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < all_clients) {
-            let key = if *few < clients { "clients" } else { "processes" };
+            let key = match self.client.processes {
+                _ if *few < clients => "client.clients",
+                None if self.network.is_some() => "network.clients",
+                _ => "client.processes",
+            };
             let targets = if self.workload.service == Service::Udp { "ports" } else { "connections" };
-            return Err(format!("client.{key}: cannot divide {few} {targets} among {all_clients} clients; lower it"));
+            return Err(format!("{key}: cannot divide {few} {targets} among {all_clients} clients; lower it"));
         }
         self.network
             .as_ref()

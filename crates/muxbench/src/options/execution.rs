@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
+
 use super::format::FormatArgs;
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +43,7 @@ pub struct ExecutionArgs {
         requires = "distributed",
         help_heading = "Distributed run"
     )]
-    #[arg(value_parser = ["end", "continue", "go-on"], hide_possible_values = true)]
+    #[arg(value_parser = [PossibleValue::new("end"), PossibleValue::new("continue").alias("go-on")], hide_possible_values = true)]
     pub lost_worker: Option<String>,
     /// Say why: system calls, switches, CPU per request
     ///

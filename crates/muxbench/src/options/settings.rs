@@ -195,7 +195,7 @@ flags! {
 /// A lab and its conditions.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NetworkArgs {
-    /// Lab of network namespaces: lab, lab:clients=5 [default: loopback]
+    /// Lab of network namespaces: lab, lab:clients=5, each also with :napi [default: loopback]
     ///
     /// A lab has a namespace for the server and one for each client host. Needs root
     #[arg(long, value_name = "NETWORK", help_heading = "Network")]

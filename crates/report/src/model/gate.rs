@@ -299,8 +299,9 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// Formats a change as in `+4.2 %`.
 pub(crate) fn signed(change: f64) -> String {
-    let sign = if change >= 0.0 { "+" } else { "" };
-    format!("{sign}{:.1} %", 100.0 * change)
+    // Adding 0 makes -0 positive.
+    let percent = (1_000.0 * change).round() / 10.0 + 0.0;
+    format!("{percent:+.1} %")
 }
 
 #[cfg(test)]

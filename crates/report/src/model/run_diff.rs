@@ -364,6 +364,9 @@ fn client(load: &LoadConfig) -> String {
 }
 
 fn sentence_of(pairs: &[Pair]) -> String {
+    if pairs.is_empty() {
+        return "The runs cannot be compared: they have no architecture under the same workload.".into();
+    }
     if pairs.iter().all(|pair| pair.service_p50.is_none()) {
         return "The runs cannot be compared: no trial is valid in both.".into();
     }

@@ -237,6 +237,11 @@ mod tests {
         run.records.clear();
         let diff = RunDiff::of(&testkit::run(), &run);
         assert!(diff.sentence.contains("cannot be compared"), "{}", diff.sentence);
+        let mut other = testkit::run();
+        let trials = other.header.trials.iter_mut().chain(other.records.iter_mut().map(|record| &mut record.trial));
+        trials.for_each(|trial| trial.workload.connections += 1);
+        let diff = RunDiff::of(&testkit::run(), &other);
+        assert!(diff.sentence.contains("they have no architecture under the same workload"), "{}", diff.sentence);
     }
 
     #[test]
