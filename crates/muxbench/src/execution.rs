@@ -249,12 +249,12 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
     let trial = header.trials.first();
     let planned = trial.map_or(1, |trial| trial.load.processes);
     let reasons = match (clients, trial) {
+        (Some(_), _) if !header.is_distributed => bail!("the run is not distributed; omit --distributed"),
         (Some(workers), _) if workers.count() != planned => bail!(
             "the run has {0} workers, and this distributed run has {1}; start {0} processes",
             planned + 1,
             workers.count() + 1
         ),
-        (Some(_), _) if !header.is_distributed => bail!("the run is not distributed; omit --distributed"),
         (None, _) if header.is_distributed => {
             bail!("the run is distributed; try --distributed with {} processes", planned + 1)
         }

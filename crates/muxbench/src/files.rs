@@ -53,10 +53,9 @@ fn check(file: &Path, written: &Path) -> anyhow::Result<()> {
     if !folder.is_dir() || file.is_dir() {
         bail!("cannot write {shown}: its folder does not exist, or the path is a folder; name another file");
     }
-    // Devices, pipes and the targets of links need no writable folder.
-    if fs::symlink_metadata(file).is_ok_and(|it| !it.is_file()) {
-        return Ok(());
-    }
+    // Devices, pipes and the targets of links are written in place.
+    let is_special = file.exists() && fs::symlink_metadata(file).is_ok_and(|it| !it.is_file());
+    let written = if is_special { file } else { written };
     access(written, Access::WRITE_OK).with_context(|| format!("cannot write {shown}; name another file"))
 }
 

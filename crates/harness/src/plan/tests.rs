@@ -430,6 +430,9 @@ fn stage_cpus_reach_their_threads_or_are_rejected() {
             assert!(reasons.contains(&format!("server.{key}: `{architecture}")), "{architecture}: {reasons}");
         }
     }
+    // The threads of `mt` serve ports of `udp` on the CPUs of the accept thread.
+    let udp = "mt\"\nworkload.service = \"udp\"\nworkload.ports = [2]\nname = \"x";
+    assert_eq!(planned(udp, "accept-cpus", "0"), Ok(String::new()));
 }
 
 #[test]

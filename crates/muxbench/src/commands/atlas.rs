@@ -135,7 +135,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => args.created()?,
     };
     let stop = signals::stop_at_signals()?;
-    let resume = format!("muxbench atlas --resume {}", in_shell(&folder));
+    let allow_exec = if args.allow_exec { " --allow-exec" } else { "" };
+    let resume = format!("muxbench atlas --resume {}{allow_exec}", in_shell(&folder));
     let chosen: Vec<&Race> = races.iter().filter(|race| goal(&race.header).time_max_ns > 0).collect();
     for (number, race) in (1..).zip(&chosen) {
         let name = name(race);

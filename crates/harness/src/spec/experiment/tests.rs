@@ -62,10 +62,13 @@ fn options_of_external_servers_alone_are_rejected() {
             "{error}"
         );
         let experiment = Experiment::parse(&format!("{mixed}{option}"), "x.toml");
-        assert!(experiment.is_ok_and(|it| it.server != Server::default()), "{key}");
+        let server = serde_json::to_value(experiment.unwrap().server).unwrap();
+        assert_ne!(server[key], serde_json::to_value(Server::default()).unwrap()[key], "{key}");
     }
     let keys = Experiment::schema()["$defs"]["Server"]["properties"].as_object().unwrap().len();
     assert_eq!(keys, options.len(), "all options are tested");
+    let budget = Experiment::parse(&format!("{mixed}read-budget = \"256KiB\"\n"), "x.toml").unwrap().server.read_budget;
+    assert_eq!(budget.unwrap().to_string(), "256KiB");
     let large = Experiment::parse(&format!("{mixed}read-budget = \"2MiB\"\n"), "x.toml").unwrap_err().to_string();
     assert!(large.contains("invalid read budget `2MiB`: expected 1B to 1MiB"), "{large}");
 }
@@ -343,6 +346,8 @@ fn changes_of_quick_must_fit_the_experiment() {
     assert!(error("architectures = \"mt\"").contains("quick.architectures: `mt` is not in `architectures`"));
     let ports = error("ports = 3");
     assert!(ports.contains("quick: after its changes, workload.ports: only the service `udp` has ports"), "{ports}");
+    let hosts = Experiment::parse(&format!("{GOOD}[network]\nclients = 20\n"), "x.toml").unwrap_err().to_string();
+    assert!(hosts.contains("network.clients: cannot divide 10 connections among 20 clients"), "{hosts}");
     let clients = error("connections = 2\nclient = { clients = 4 }");
     assert!(clients.contains("quick: after its changes, client.clients: cannot divide 2 connections"), "{clients}");
     let quick = parse("architectures = \"epoll\"\nconnections = [1, 2]").unwrap().quick();
