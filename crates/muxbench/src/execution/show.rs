@@ -42,7 +42,6 @@ pub fn resume_command(header: &RunHeader, folder: &str) -> String {
     let command = match header.strategy {
         Strategy::Gate(_) => "gate",
         Strategy::Advise(_) => "advise",
-        Strategy::Sweep { .. } => "sweep",
         _ => "run",
     };
     let distributed = if header.is_distributed { " --distributed" } else { "" };
