@@ -16,7 +16,7 @@ use crate::commands::{doctor, lab, relay};
 use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
 use crate::options::format::FormatArgs;
-use crate::refused_flags::is_given;
+use crate::options::is_given;
 use crate::{help, output, refused_flags};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.

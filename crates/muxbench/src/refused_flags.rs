@@ -1,7 +1,8 @@
 //! Flags that have no meaning for some commands of their group, or for some services of `serve`.
 
 use clap::ArgMatches;
-use clap::parser::ValueSource;
+
+use crate::options::is_given;
 
 /// Commands, the flags that they refuse, and the reason with the remedy. Help does not show these flags.
 const REFUSED_FLAGS: &[(&[&str], &[&str], &str)] = &[
@@ -57,11 +58,6 @@ const FLAGS_OF_SERVICES: &[(&[&str], &[&str])] = &[
     (&["packet", "packets", "ack", "direction", "by_packet"], &["stream"]),
     (&["connections_max"], &["fixed", "kv", "redis", "http", "stream"]),
 ];
-
-/// Whether the user gave an argument of a command.
-pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
-    matches.value_source(id) == Some(ValueSource::CommandLine)
-}
 
 /// The refused flags of a command, each with the reason and the remedy.
 pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -9,13 +9,12 @@ use harness::host::Host;
 use harness::model::{RunHeader, SearchGoal, Strategy, Varied};
 use harness::plan::{self, Plan};
 use harness::spec::OneOrMany;
-use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Time};
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::search::{SearchArgs, SearchDefaults};
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::{SetupArgs, checked, separate};
 use crate::{execution, output};
 
 /// The defaults of `--to`: requests per second, and connections.
@@ -95,11 +94,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             };
             // The plan then checks whether this host can run the most connections.
             experiment.workload.connections = OneOrMany(vec![connections]);
-            if experiment.interleave == Interleave::Always {
-                bail!("--at-rate: probes run one at a time; remove `interleave` from FILE");
-            }
             // A server answers later with more connections, in the turns of others.
-            experiment.interleave = Interleave::Never;
+            separate(&mut experiment, "--at-rate")?;
         }
         let (flag, rate) = args.at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
         experiment.workload.rate = Some(OneOrMany(vec![rate]));

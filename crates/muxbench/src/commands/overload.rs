@@ -8,7 +8,6 @@ use clap::error::ErrorKind;
 use harness::host::Host;
 use harness::model::{CapacitySource, OverloadGoal, Pulse, RunHeader, SearchGoal, Strategy, Varied};
 use harness::plan::{self, Plan};
-use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Time};
 use harness::spec::{Experiment, OneOrMany, Service};
 use harness::strategy::overload::pulse;
@@ -18,7 +17,7 @@ use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::search::{SearchArgs, SearchDefaults};
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::{SetupArgs, checked, separate};
 
 /// The default window of a probe.
 pub const MEASURE: Time = Time(1_000_000_000);
@@ -143,10 +142,7 @@ impl Args {
                 self.from.unwrap_or(Rate(1_000.0))
             }
             Some(capacity) => {
-                if experiment.interleave == Interleave::Always {
-                    bail!("--capacity: the servers run one at a time; remove `interleave` from FILE");
-                }
-                experiment.interleave = Interleave::Never;
+                separate(&mut experiment, "--capacity")?;
                 capacity
             }
         };

@@ -7,14 +7,13 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches, Id};
 use harness::files;
 use harness::spec::interleave::Interleave;
 use harness::spec::{Experiment, presets};
 use wire::names;
 
-use super::{named, set};
+use super::{is_given, named, set};
 
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
@@ -54,8 +53,7 @@ struct GivenFlags(BTreeSet<Id>);
 
 impl FromArgMatches for GivenFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let is_given = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-        Ok(Self(matches.ids().filter(is_given).cloned().collect()))
+        Ok(Self(matches.ids().filter(|id| is_given(matches, id.as_str())).cloned().collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -14,8 +14,15 @@ pub mod target;
 mod tls;
 pub mod traffic;
 
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use harness::spec::OneOrMany;
 use wire::names;
+
+/// Whether the user gave an argument of a command.
+pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
+}
 
 /// Parses a name as experiment files spell it. The error lists the valid names, and suggests one.
 pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {

@@ -10,7 +10,7 @@ use harness::plan::grid::{self, GridValues};
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Rate, Share, Size, Time, UnitError, Work, count};
-use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
+use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, stream};
 use load::config::{Popularity, Schedule};
 use server::Architecture;
 
@@ -260,8 +260,7 @@ impl LoadArgs {
 
     /// Returns the preset `compare` with these servers, changed by the flags.
     pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
-        // The flags change what the preset is about.
-        self.change(Experiment { about: String::new(), ..preset() }, servers)
+        self.change(BaseArgs::default().read()?, servers)
     }
 
     /// Changes an experiment to these servers, and by the flags.
@@ -352,9 +351,13 @@ const GRID_WORK: Work = Work(server::Work {
     connections: None,
 });
 
-/// Returns the experiment that flags change if no file is given.
-fn preset() -> Experiment {
-    presets::find("compare").expect("the preset exists").experiment()
+/// Lets servers run one at a time, as `flag` requires.
+pub fn separate(experiment: &mut Experiment, flag: &str) -> anyhow::Result<()> {
+    if experiment.interleave == Interleave::Always {
+        bail!("{flag}: the servers run one at a time; remove `interleave` from FILE");
+    }
+    experiment.interleave = Interleave::Never;
+    Ok(())
 }
 
 /// Returns the default phases of an experiment for many rates.
