@@ -17,8 +17,6 @@ use crate::token::Token;
 
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(all(test, not(loom)))]
-mod tests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -120,7 +118,8 @@ pub(super) enum Message {
 /// The payload stage in payload threads. At most one of them serves a connection at a time, so its responses keep their order.
 /// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a> {
-    queues: JobQueues<'q, 'a>,
+    queues: &'q [Jobs<Job<'a>>],
+    turn: usize,
     /// The network thread's mailbox, for messages from the payload threads.
     home: &'a Mailbox<Message>,
     budget: ReadBudget,
@@ -133,7 +132,7 @@ pub(super) struct HandOff<'q, 'a> {
 
 impl<'q, 'a> HandOff<'q, 'a> {
     pub(super) fn new(queues: &'q [Jobs<Job<'a>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
-        Self { queues: JobQueues { all: queues, turn: 0 }, home, budget, batches: None, closings: None, admission: None }
+        Self { queues, turn: 0, home, budget, batches: None, closings: None, admission: None }
     }
 
     /// Rejects the jobs that admission control does not admit.
@@ -143,7 +142,7 @@ impl<'q, 'a> HandOff<'q, 'a> {
 
     /// Queues the jobs of each turn together, and leaves connections to `closings` to close.
     pub(super) fn coalesced(self, closings: Option<&'q Mailbox<Job<'a>>>) -> Self {
-        Self { batches: Some(self.queues.all.iter().map(|_| Vec::new()).collect()), closings, ..self }
+        Self { batches: Some(self.queues.iter().map(|_| Vec::new()).collect()), closings, ..self }
     }
 
     /// Queues the connection as a job if it has unserved bytes and is not yet a job.
@@ -159,29 +158,13 @@ impl<'q, 'a> HandOff<'q, 'a> {
         unserved.is_job |= is_new;
         drop(unserved);
         if is_new {
+            self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
             match &mut self.batches {
-                None => self.queues.send(tenant.clone(), counters),
-                Some(batches) => batches[self.queues.advance()].push(tenant.clone()),
+                None => self.queues[self.turn].send(tenant.clone(), counters),
+                Some(batches) => batches[self.turn].push(tenant.clone()),
             }
         }
         action
-    }
-}
-
-/// The queues of the payload threads, which get jobs in turn.
-struct JobQueues<'q, 'a> {
-    all: &'q [Jobs<Job<'a>>],
-    turn: usize,
-}
-
-impl<'a> JobQueues<'_, 'a> {
-    fn advance(&mut self) -> usize {
-        self.turn = if self.turn + 1 < self.all.len() { self.turn + 1 } else { 0 };
-        self.turn
-    }
-
-    fn send(&mut self, job: Job<'a>, counters: &Counters) {
-        self.all[self.advance()].send(job, counters);
     }
 }
 
@@ -299,7 +282,7 @@ impl<'a> Payload<'a> for HandOff<'_, 'a> {
 
     #[inline]
     fn end_turn(&mut self, counters: &Counters) {
-        for (queue, batch) in self.queues.all.iter().zip(self.batches.iter_mut().flatten()) {
+        for (queue, batch) in self.queues.iter().zip(self.batches.iter_mut().flatten()) {
             queue.send_all(batch, counters);
         }
     }
@@ -320,9 +303,7 @@ pub(super) enum Ended {
     Idle,
 }
 
-/// Serves the jobs of the queue at place `own`, and queues those with more bytes in `queues`, in turn.
-pub(super) fn work(queues: &[Jobs<Job<'_>>], own: usize, control: ThreadControl<'_>, counters: &Counters) -> Ended {
-    let (jobs, mut queues) = (&queues[own], JobQueues { all: queues, turn: own });
+pub(super) fn work(jobs: &Jobs<Job<'_>>, control: ThreadControl<'_>, counters: &Counters) -> Ended {
     let (mut taken, mut bytes) = (VecDeque::new(), Vec::new());
     loop {
         match jobs.take(&mut taken, control.jobs_max(), control.idle(), counters) {
@@ -336,13 +317,13 @@ pub(super) fn work(queues: &[Jobs<Job<'_>>], own: usize, control: ThreadControl<
             if jobs.is_closed() {
                 return Ended::Stopped;
             }
-            serve(&mut queues, job, control.admission, &mut bytes, counters);
+            serve(jobs, job, control.admission, &mut bytes, counters);
         }
     }
 }
 
 fn serve<'a>(
-    queues: &mut JobQueues<'_, 'a>,
+    jobs: &Jobs<Job<'a>>,
     job: Job<'a>,
     admission: Option<&Admission<'_>>,
     bytes: &mut Vec<u8>,
@@ -374,12 +355,11 @@ fn serve<'a>(
                     unserved.is_job = false;
                     return;
                 }
-                // More bytes came meanwhile. Queue the job behind other jobs: a turn serves about one read budget. If the job
-                // stayed in one queue, an overload would move all connections to the slowest payload thread.
+                // More bytes came meanwhile. Queue the job behind the other jobs: a turn serves about one read budget.
                 (false, _) => {
                     unserved.queued_ns = admission.map_or(0, Admission::now_ns);
                     drop(unserved);
-                    return queues.send(job, counters);
+                    return jobs.send(job, counters);
                 }
             }
         }

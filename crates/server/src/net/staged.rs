@@ -162,11 +162,9 @@ pub(super) fn run(
         let mut cursor = 0;
         let (group, queues, pools, control) = (&group, &queues, &pools, &control);
         let start_payload = move |cursor: &mut usize, at: usize| {
-            let control = control(at);
-            let (queues, own) =
-                if stages.payload == PayloadStage::Paired { (&queues[at..=at], 0) } else { (&queues[..], at) };
+            let (queue, control) = (&queues[at], control(at));
             group.start(scope, cursor, format!("payload-{at}"), &context.cpus.payload, move |counters| {
-                Ok(payload::work(queues, own, control, counters))
+                Ok(payload::work(queue, control, counters))
             })
         };
         for at in 0..queues.len() {

@@ -25,7 +25,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let queues: Vec<Jobs<Job<'static>>> = (0..payloads).map(|_| Jobs::new()).collect();
         let queues: &'static [_] = queues.leak();
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
-        let threads: Vec<_> = (0..payloads).map(|own| thread::spawn(move || serve_all(queues, own))).collect();
+        let threads: Vec<_> = queues.iter().map(|queue| thread::spawn(|| serve_all(queue))).collect();
         let hand_off = HandOff::new(queues, home, ReadBudget::default());
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
@@ -36,8 +36,8 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
     });
 }
 
-fn serve_all(queues: &[Jobs<Job<'static>>], own: usize) {
-    assert_eq!(work(queues, own, ThreadControl::default(), &Counters::default()), Ended::Stopped);
+fn serve_all(queue: &Jobs<Job<'static>>) {
+    assert_eq!(work(queue, ThreadControl::default(), &Counters::default()), Ended::Stopped);
 }
 
 /// Acts as the network thread: reads and handles messages until the connection ends. Returns the number of bytes that the
