@@ -151,6 +151,20 @@ fn one_repeat_decides_only_with_known_noise() {
 }
 
 #[test]
+fn worse_contestant_has_an_interval_without_1() {
+    let fit = |difference: f64| {
+        let one = scores(&[&[(0, 1.0), (1, 1.0 + difference)]]);
+        Fit::of(&one, Noise { squares: 0.02 * 0.02 * 20.0, freedom: 20.0 })
+    };
+    // A one-sided test at 5 % needs 1.72 standard errors of 0.0283; the interval has 2.09 on each side.
+    for (difference, is_worse) in [(0.054, false), (0.062, true)] {
+        let fit = fit(difference);
+        let interval = fit.ratio(1, 0).unwrap().interval.unwrap();
+        assert_eq!((fit.is_worse(1, 0, 0.0, 0.05), interval.contains(1.0)), (is_worse, !is_worse), "{interval:?}");
+    }
+}
+
+#[test]
 fn limits_eliminate_and_protect() {
     // Contestant 0 is the best, but is far above the limit; 1 is near the limit; 2 is below it.
     let repeats = |values: [f64; 3]| -> Vec<Score> {

@@ -66,8 +66,9 @@ pub(super) fn choose(
         return None;
     }
     let leader = *can_win.iter().min_by(|a, b| by_effect(a, b))?;
-    // One test at the end, beside the looks: a tie must not hide a difference that the looks are too careful to see.
-    let alpha = stats::blocks::ALPHA / can_win.len().saturating_sub(1).max(1) as f64;
+    // One test at the end, beside the looks: a tie must not hide a difference that the looks are too careful to see. It is
+    // two-sided, as the intervals beside the answer are.
+    let alpha = stats::blocks::ALPHA / 2.0 / can_win.len().saturating_sub(1).max(1) as f64;
     let leads = |it: usize| {
         let is_far = effect(it).zip(effect(leader)).is_some_and(|(it, leader)| it - leader > MARGIN.ln_1p());
         is_far && state.fit.is_worse(it, leader, 0.0, alpha)

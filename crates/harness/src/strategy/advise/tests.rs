@@ -118,6 +118,27 @@ fn equal_servers_tie_and_cpu_memory_or_simplicity_decide() {
 }
 
 #[test]
+fn winner_has_only_intervals_without_1() {
+    let header = header(&["mt", "epoll"], GateFigure::P50, &[], 1);
+    let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
+    assert_eq!(outcomes.len(), 4);
+    // The differences of two repeats: 9 standard errors, where the interval has 12.7 on each side; then 30.
+    for (differences, is_tie) in [([0.10, 0.08], true), ([0.031, 0.029], false)] {
+        let mut outcomes = outcomes.clone();
+        for (at, outcome) in outcomes.iter_mut().enumerate() {
+            let is_mt = outcome.index.is_multiple_of(header.trials.len() as u32);
+            let difference = if is_mt { 0.0 } else { differences[at / 2] };
+            outcome.values.fill(Some(100.0 * f64::exp(difference)));
+        }
+        let advice = advice(&header, &outcomes).unwrap();
+        let interval = advice.ratio(1, 0).unwrap().interval.unwrap();
+        assert_eq!(advice.out, [None, None]);
+        let tied = advice.choice.unwrap().tied.len();
+        assert_eq!((tied > 1, interval.contains(1.0)), (is_tie, is_tie), "{interval:?}");
+    }
+}
+
+#[test]
 fn changed_traffic_flips_the_answer() {
     let header = header(&NAMES, GateFigure::P50, &[], 1_000);
     let (heats, outcomes) = run(&header, |name, figure, workload| {
