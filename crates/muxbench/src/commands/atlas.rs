@@ -234,7 +234,7 @@ impl Args {
         let Some(first) = plan.trials.first() else { bail!("the plan has no servers") };
         let goal = AdviseGoal {
             objective: self.objective.weights(&first.workload)?,
-            limits: self.objective.limits(),
+            limits: self.objective.limits(&first.workload)?,
             contestants,
             variations: Vec::new(),
             time_max_ns: 0,

@@ -100,9 +100,20 @@ impl ObjectiveArgs {
         })
     }
 
-    /// Returns the limits of the winner.
-    pub fn limits(&self) -> Vec<AdviseLimit> {
-        self.limit.iter().map(|it| it.0).collect()
+    /// Returns the limits of the winner. Fails if no server can meet them under a workload.
+    pub fn limits(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseLimit>> {
+        let limits: Vec<AdviseLimit> = self.limit.iter().map(|it| it.0).collect();
+        // A closed loop has no rate of its own.
+        let planned_per_s = workload.rate_per_s.unwrap_or(f64::INFINITY);
+        if let Some(limit) = limits.iter().find(|it| it.figure == GateFigure::Rate && it.value > planned_per_s) {
+            bail!(
+                "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \
+                 --schedule closed",
+                Rate(limit.value),
+                Rate(planned_per_s)
+            );
+        }
+        Ok(limits)
     }
 }
 
