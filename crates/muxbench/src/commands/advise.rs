@@ -9,7 +9,7 @@ use harness::host::Host;
 use harness::model::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::plan::Plan;
 use harness::spec::http::Http;
-use harness::spec::units::{Rate, Time};
+use harness::spec::units::{Rate, Time, time_above_0};
 use harness::spec::{Candidate, Experiment, OneOrMany};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
@@ -63,7 +63,7 @@ pub struct Args {
     /// Longest time of the run [default: 90s]
     ///
     /// Two repeats always run
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Requests/s, as in 2k or 2000/s [default: 2000]
     #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]

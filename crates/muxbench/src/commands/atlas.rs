@@ -9,7 +9,7 @@ use harness::exec::event::RunEnd;
 use harness::model::{AdviseGoal, RunHeader, Strategy, Trial};
 use harness::plan::Plan;
 use harness::spec::Experiment;
-use harness::spec::units::{Rate, Time};
+use harness::spec::units::{Rate, Time, time_above_0};
 use harness::store;
 use harness::strategy::advise::{self, variations};
 use report::model::atlas::AtlasBuilder;
@@ -65,7 +65,7 @@ pub struct Args {
     ///
     /// Each race has at least two repeats. The time left is divided equally. If there is too little time, the last races are left
     /// out. With --resume, a longer time continues undecided races
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Show the races of these folders as one map
     ///

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use harness::model::{RunHeader, Strategy};
-use harness::spec::units::{Rate, Share, Time, count};
+use harness::spec::units::{Rate, Share, Time, count, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::until::REPEATS_MAX;
 
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", help_heading = "Trials")]
     until: Option<Share>,
     /// Longest time of a run, with --until 2% by default; the first repeat always runs [default: 10min]
-    #[arg(long, value_name = "TIME", help_heading = "Trials")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = "Trials")]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
     #[arg(long, help_heading = "Results")]

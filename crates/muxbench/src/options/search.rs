@@ -36,7 +36,7 @@ pub struct SearchArgs {
     /// Longest search [default: 5min; overload 3min]
     ///
     /// No probe starts later. For all searches together; `capacity --resume` may change it
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     pub time_max: Option<Time>,
 }
 
