@@ -21,6 +21,8 @@ pub struct Progress {
     current: String,
     /// The planned duration of the remaining trials; of a search, a gate and a race, the rest of their time limit.
     left_ns: u64,
+    /// The rest of the time limit of a run with `--until`, whose planned trials may take longer.
+    budget_ns: u64,
     pace: Pace,
     /// The last phase that was printed, and the progress of a stream when it was printed.
     printed: (String, Pace),
@@ -71,6 +73,10 @@ impl Progress {
                 (Some(trials.len() as u64), left_ns, "{pos}/{len} [{wide_bar}] {msg}")
             }
         };
+        let budget_ns = match &header.strategy {
+            Strategy::Until { time_max_ns, .. } => rest_ns(*time_max_ns),
+            _ => u64::MAX,
+        };
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(4));
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
@@ -78,6 +84,7 @@ impl Progress {
             bar,
             current: String::new(),
             left_ns,
+            budget_ns,
             pace: Pace::default(),
             printed: Default::default(),
             last: String::new(),
@@ -135,7 +142,7 @@ impl Progress {
 
     fn left(&self) -> String {
         let most = if self.bar.length().is_none() { "at most " } else { "" };
-        let left_ns = self.left_ns.saturating_sub(self.pace.elapsed_ns);
+        let left_ns = self.left_ns.min(self.budget_ns).saturating_sub(self.pace.elapsed_ns);
         format!("{most}{} left", short(Duration::from_nanos(left_ns)))
     }
 
@@ -145,6 +152,7 @@ impl Progress {
         let elapsed_ns = record.elapsed_ns / u64::from(contestants);
         let took_ns = if total.is_some() { duration_ns(&record.trial) } else { elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);
+        self.budget_ns = self.budget_ns.saturating_sub(elapsed_ns);
         self.pace = Pace::default();
         let result = brief_result(record);
         self.last = format!("; last {}{result}", record.trial.architecture);
@@ -238,5 +246,17 @@ mod tests {
         progress.left_ns = whole;
         progress.on(&RunEvent::Finished(&run.records[0]));
         assert!(progress.left_ns < whole && progress.last.starts_with("; last epoll, p50"), "{}", progress.last);
+    }
+
+    #[test]
+    fn time_left_is_within_the_budget() {
+        let mut run = testkit::run();
+        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 10_000_000_000 };
+        let mut progress = Progress::new(&run.header, &[]);
+        assert!(progress.left_ns > 10_000_000_000, "the plan takes longer: {}", progress.left_ns);
+        assert_eq!(progress.left(), "10 s left");
+        // The record took two seconds.
+        progress.on(&RunEvent::Finished(&run.records[0]));
+        assert_eq!(progress.left(), "8 s left");
     }
 }
