@@ -55,6 +55,8 @@ pub struct Args {
     #[command(flatten)]
     over_time: OverTimeArgs,
     /// Repeats of each architecture and workload [default: 3; with --profile or --trace 1]
+    ///
+    /// With --until or --budget the most repeats, by default 20, and not the number of FILE
     #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
@@ -85,9 +87,22 @@ impl Args {
         set(&mut experiment.repeats, self.repeats);
         // The file is for `muxbench run`, which runs all repeats.
         if is_sequential && !self.print_experiment {
+            self.unused_repeats(&experiment).into_iter().for_each(output::note_once);
             experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
         checked(&experiment, &self.base)
+    }
+
+    /// Returns a sentence about repeats of FILE that do not limit a run which goes on until it is decided. They are too few for that: a
+    /// file without a number has one.
+    fn unused_repeats(&self, experiment: &Experiment) -> Option<String> {
+        let given = experiment.repeats.get();
+        let is_unused = given > 1 && self.base.has_file() && self.repeats.is_none();
+        is_unused.then(|| {
+            format!(
+                "the repeats of FILE ({given}) do not limit --until and --budget, which run up to {REPEATS_MAX}; try --repeats {given}"
+            )
+        })
     }
 }
 
@@ -146,5 +161,18 @@ mod tests {
         assert!(args.experiment(false).unwrap_err().to_string().starts_with("--measure: the window lasts as long"));
         let of_flag = workload("--profile hold:2k:1s");
         assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
+    }
+
+    #[test]
+    fn repeats_of_a_file_do_not_limit_a_sequential_run() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "name = 'mine'\narchitectures = 'epoll'\nrepeats = 5\n[workload]\nconnections = 9\nrate = 500\n";
+        std::fs::write(&file, text).unwrap();
+        for (flags, repeats, has_note) in [("", 20, true), ("--repeats 4", 4, false)] {
+            let args: Args = parsed(&format!("{} --until 2% {flags}", file.path().display()));
+            assert_eq!(args.experiment(true).unwrap().0.repeats.get(), repeats);
+            let note = args.unused_repeats(&args.setup.experiment(&args.base).unwrap());
+            assert_eq!(note.is_some_and(|it| it.contains("(5) do not limit --until")), has_note, "{flags}");
+        }
     }
 }

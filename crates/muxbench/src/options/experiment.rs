@@ -42,7 +42,7 @@ pub struct BaseArgs {
     /// Experiment or profile that the flags change
     ///
     /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]. `compare` also takes its
-    /// phases and repeats. The other commands have their own, and take only its first number of connections (`atlas`: all)
+    /// phases and, without --until, its repeats. The other commands have their own, and take only its first number of connections (`atlas`: all)
     #[arg(value_name = "FILE", help_heading = "Load")]
     file: Option<String>,
 }
