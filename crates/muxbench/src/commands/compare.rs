@@ -90,7 +90,16 @@ impl Args {
             self.unused_repeats(&experiment).into_iter().for_each(output::note_once);
             experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
-        checked(&experiment, &self.base)
+        let found = checked(&experiment, &self.base);
+        // The changes of `[quick]` may not fit those of flags.
+        if found.is_ok() || experiment.quick.take().is_none() {
+            return found;
+        }
+        let found = checked(&experiment, &self.base)?;
+        output::note(
+            "the printed file lacks the [quick] table of FILE, which does not fit the flags; add one that does",
+        );
+        Ok(found)
     }
 
     /// Returns a sentence about repeats of FILE that do not limit a run which goes on until it is decided. They are too few for that: a
@@ -161,6 +170,23 @@ mod tests {
         assert!(args.experiment(false).unwrap_err().to_string().starts_with("--measure: the window lasts as long"));
         let of_flag = workload("--profile hold:2k:1s");
         assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
+    }
+
+    #[test]
+    fn printed_file_keeps_the_quick_table_that_fits() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "name = 'mine'\narchitectures = ['epoll', 'mt']\n[workload]\nconnections = 9\nrate = 500\n\
+                    [quick]\narchitectures = 'mt'\nmeasure = '1s'\nclient = { clients = 3 }\nrate = 100\n";
+        std::fs::write(&file, text).unwrap();
+        let printed = |flags: &str| {
+            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            Experiment::parse(&args.experiment(false).unwrap().1, "printed").unwrap()
+        };
+        let of_file = Experiment::parse(text, "mine.toml").unwrap().quick;
+        assert!(of_file.is_some());
+        assert_eq!(printed("--print-experiment -r 700").quick, of_file);
+        assert_eq!(printed("--print-experiment --arch epoll").quick, None, "mt is not among the servers");
+        assert_eq!(printed("").quick, None, "only a printed file has it");
     }
 
     #[test]

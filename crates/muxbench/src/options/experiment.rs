@@ -92,9 +92,11 @@ impl BaseArgs {
         let file = self.file.as_deref().unwrap_or("compare");
         reject_url(file, remedy)?;
         let experiment = read(file)?;
-        // Flags change what the preset is about. The changes of `--quick` may not fit those of other flags.
+        // Flags change what the preset is about.
         let about = if self.has_file() { experiment.about } else { String::new() };
-        Ok(Experiment { about, quick: None, ..experiment })
+        // Only `muxbench run` has `--quick`, for a file that `compare` may have printed.
+        let quick = experiment.quick.filter(|_| self.given.0.contains("print_experiment"));
+        Ok(Experiment { about, quick, ..experiment })
     }
 }
 
