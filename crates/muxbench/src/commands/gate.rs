@@ -278,14 +278,16 @@ fn read_history(path: &Path) -> anyhow::Result<GateHistory> {
     GateHistory::parse(&String::from_utf8(bytes).with_context(place)?).with_context(place)
 }
 
-/// Appends a gate to a history, and prints the newest lasting change.
+/// Appends a gate to a history that lacks it, and prints the newest lasting change.
 fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
     let place = || format!("cannot append to {}; check its folder", path.display());
-    let before = if path.exists() { harness::files::read(path).with_context(place)? } else { Vec::new() };
-    // An editor may have removed the last end of a line.
-    let end = if before.is_empty() || before.ends_with(b"\n") { "" } else { "\n" };
-    let line = format!("{end}{}\n", serde_json::to_string(entry)?);
-    harness::files::append(path, line.as_bytes()).with_context(place)?;
+    if !read_history(path)?.has(entry) {
+        let before = if path.exists() { harness::files::read(path).with_context(place)? } else { Vec::new() };
+        // An editor may have removed the last end of a line.
+        let end = if before.is_empty() || before.ends_with(b"\n") { "" } else { "\n" };
+        let line = format!("{end}{}\n", serde_json::to_string(entry)?);
+        harness::files::append(path, line.as_bytes()).with_context(place)?;
+    }
     let sentence = format::visible(&read_history(path)?.sentence);
     output::note(format_args!("{}: {sentence}", path.display()));
     Ok(())
@@ -359,6 +361,22 @@ mod tests {
             let enough: Time = remedy.split(',').next().unwrap().parse().unwrap();
             assert!(enough.0 > 3 * repeat_ns, "{error}");
             check_budget(&trials, enough).unwrap();
+        }
+    }
+
+    #[test]
+    fn resumed_gate_is_in_its_history_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gate.jsonl");
+        let mut report = GateReport::of(&testkit::gate_run(0)).unwrap();
+        for (label, started_at, lines) in [
+            ("first", "2026-01-01T00:00:00Z", 1),
+            ("resumed", "2026-01-01T00:00:00Z", 1),
+            ("next", "2026-01-01T00:01:00Z", 2),
+        ] {
+            report.started_at = started_at.to_owned();
+            append(&path, &GateEntry::new(&report, Some(label))).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), lines, "{label}");
         }
     }
 

@@ -124,6 +124,11 @@ impl GateHistory {
         Ok(Self::of(lines.map(entry).collect::<anyhow::Result<_>>()?))
     }
 
+    /// Tests whether a line has this gate, under any label. A finished gate that is resumed has the same result again.
+    pub fn has(&self, entry: &GateEntry) -> bool {
+        self.entries.iter().any(|it| GateEntry { label: entry.label.clone(), ..it.clone() } == *entry)
+    }
+
     /// Finds the changes of each figure. Gates stay in the order of their lines, which is that of the builds.
     pub fn of(entries: Vec<GateEntry>) -> Self {
         type Key = (String, String, String, &'static str);
