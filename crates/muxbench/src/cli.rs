@@ -20,9 +20,10 @@ use crate::options::is_given;
 use crate::{help, output, refused_flags};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
-const ALLOWED_WITH_RESUME: [(&str, &[&str]); 5] = [
+const ALLOWED_WITH_RESUME: [(&str, &[&str]); 6] = [
     ("atlas", &["budget", "html"]),
     ("capacity", &["time_max"]),
+    ("compare", &["budget"]),
     ("gate", &["junit", "history", "label"]),
     ("load", &["samples"]),
     ("sweep", &["csv", "tsv"]),

@@ -47,7 +47,7 @@ fn resume_allows_flags_of_execution_and_output() {
     for line in [
         "muxbench run --resume",
         "muxbench run --resume here --allow-exec --strict --distributed --lost-worker continue --explain --json -q",
-        "muxbench compare --resume here --markdown",
+        "muxbench compare --resume here --budget 2min --markdown",
         "muxbench capacity --resume --time-max 1h",
         "muxbench sweep --resume here --csv a.csv --tsv a.tsv",
         "muxbench atlas --resume --budget 1h --html map.html --json",
