@@ -89,14 +89,20 @@ pub fn digits(value: f64) -> String {
 /// Formats a number with three significant digits, but at most four decimals; whole numbers from 100 on. The reproduced
 /// papers print three significant digits too, without a limit on decimals.
 pub fn significant(value: f64) -> String {
+    // Adding 0 makes -0 positive.
+    format!("{:.*}", decimals(value), value + 0.0)
+}
+
+/// Returns the number of decimals of [`significant`].
+pub(crate) fn decimals(value: f64) -> usize {
     let decimals = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
     let size = value.abs();
     if size == 0.0 {
-        return "0".into();
+        return 0;
     }
     // Rounding may add a digit before the decimal point.
     let rounded: f64 = format!("{size:.*}", decimals(size)).parse().unwrap_or(size);
-    format!("{value:.*}", decimals(rounded.max(1e-4)))
+    decimals(rounded.max(1e-4))
 }
 
 /// Joins names as in `a, b and c`.

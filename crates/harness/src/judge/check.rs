@@ -36,10 +36,10 @@ fn check(name: String, value: f64, bound: Bound, limit: f64, unit: &str, decides
 
 /// Formats a failed check with its value and its limit.
 pub(super) fn in_words(check: &Check) -> String {
-    let number = |value: f64| match value.abs() {
-        size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+    let decimals = |value: f64| match value.abs() {
+        size if size >= 100.0 || value.fract() == 0.0 => 0,
+        size if size >= 1.0 => 1,
+        _ => 3,
     };
     let side = match check.bound {
         Bound::AtLeast => "is below",
@@ -48,6 +48,6 @@ pub(super) fn in_words(check: &Check) -> String {
     // A colon separates the name from a number without a unit.
     let (colon, unit) = if check.unit.is_empty() { (":", String::new()) } else { ("", format!(" {}", check.unit)) };
     let p_value = check.p_value.map(|p| format!(" (p {p:.1e})")).unwrap_or_default();
-    let (value, limit) = (number(check.value), number(check.limit));
+    let [value, limit] = check.numbers(decimals);
     format!("{}{colon} {value}{unit}{p_value} {side} the limit of {limit}{unit}", check.name)
 }

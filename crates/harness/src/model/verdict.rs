@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// More decimals tell no two numbers apart: an `f64` has 17 significant digits.
+const DECIMALS_MORE_MAX: usize = 17;
+
 /// The verdict on a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
@@ -97,6 +100,18 @@ impl Check {
     pub const ERRORS: &str = "errors of class";
     /// The name of the check for requests that timed out.
     pub const UNANSWERED: &str = "share of unanswered requests";
+
+    /// Formats the value and the limit. Where they would look equal, they have more decimals than `decimals` returns.
+    pub fn numbers(&self, decimals: impl Fn(f64) -> usize) -> [String; 2] {
+        let number = |value: f64, more: usize| {
+            // Whole numbers are exact without more decimals.
+            let more = if value.fract() == 0.0 { 0 } else { more };
+            format!("{value:.*}", decimals(value) + more)
+        };
+        let numbers = |more: usize| [number(self.value, more), number(self.limit, more)];
+        let differ = |[value, limit]: &[String; 2]| value.parse::<f64>() != limit.parse::<f64>();
+        (0..=DECIMALS_MORE_MAX).map(numbers).find(differ).unwrap_or_else(|| numbers(0))
+    }
 
     fn is_of_machine(&self) -> bool {
         [Self::TAKEN_BY_OTHERS, Self::COUNTED_LATE].contains(&self.name.as_str())

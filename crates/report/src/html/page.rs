@@ -156,11 +156,12 @@ fn verdict(record: &TrialRecord) -> &'static str {
 
 /// Describes a check: its name, its value and its limit.
 fn words(check: &Check) -> String {
-    let number = |value: f64| format!("{} {}", format::significant(value), check.unit).trim_end().to_owned();
+    let [value, limit] =
+        check.numbers(format::decimals).map(|number| format!("{number} {}", check.unit).trim_end().to_owned());
     let side = match check.bound {
         Bound::AtLeast => "at least",
         Bound::AtMost => "at most",
     };
     let p_value = check.p_value.map_or_else(String::new, |p_value| format!(" (p {p_value:.1e})"));
-    format!("{}: {}, {side} {}{p_value}", check.name, number(check.value), number(check.limit))
+    format!("{}: {value}, {side} {limit}{p_value}", check.name)
 }

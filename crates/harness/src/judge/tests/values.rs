@@ -233,3 +233,18 @@ fn reason_rounds_values_by_their_size() {
         assert_eq!(reason(value), format!("it {number} ms exceeds the limit of 0 ms"));
     }
 }
+
+#[test]
+fn reason_tells_a_value_from_a_limit_that_rounds_to_it() {
+    let reason =
+        |value: f64, limit: f64| check::in_words(&check::at_least("it", value, limit, "", VerdictKind::Saturated));
+    let rows = [
+        (387.6, 388.08, "387.6", "388.1"),
+        (387.6, 388.0, "387.6", "388"),
+        (99.96, 100.0, "99.96", "100"),
+        (0.9799, 0.98, "0.9799", "0.9800"),
+    ];
+    for (value, limit, shown, shown_limit) in rows {
+        assert_eq!(reason(value, limit), format!("it: {shown} is below the limit of {shown_limit}"));
+    }
+}
