@@ -130,10 +130,11 @@ pub fn scan(
     }
     let (has_connections, has_sizes) =
         (rows.columns.contains(&Column::Connection), rows.columns.iter().any(|it| *it != Column::Connection));
-    let (mut requests, mut last_ns) = (0, 0);
+    let (mut requests, mut first_ns, mut last_ns) = (0, None, 0);
     let mut sizes = BTreeSet::new();
     for row in part(rows, from_ns, length_ns) {
         let (at_ns, row) = row.with_context(place)?;
+        first_ns = first_ns.or(Some(at_ns));
         last_ns = at_ns;
         requests += 1;
         sizes.extend(has_sizes.then(|| sizes_of(&row)));
@@ -144,10 +145,14 @@ pub fn scan(
         );
     }
     ensure!(requests > 0, "{} has no arrival in this part; change its start or its length", file.display());
+    let between_ns = last_ns - first_ns.unwrap_or(last_ns);
     let length_ns = match length_ns {
         Some(length_ns) => length_ns,
-        None if last_ns == 0 => bail!("{} has only one time in this part; set the length of the part", file.display()),
-        None => last_ns + (last_ns / requests).max(1),
+        None if between_ns == 0 => {
+            bail!("{} has only one time in this part; set the length of the part", file.display())
+        }
+        // One interval fewer than arrivals lies between the first and the last.
+        None => last_ns + (between_ns / (requests - 1)).max(1),
     };
     let sizes = sizes.into_iter().collect();
     Ok(Trace { from_ns, length_ns, speed, requests, has_connections, sizes, file })

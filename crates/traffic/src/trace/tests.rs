@@ -51,7 +51,7 @@ fn replayed(trace: &Trace) -> Vec<(f64, Option<u64>)> {
 fn part_of_a_file_is_replayed_at_its_speed() {
     let (_folder, path) = file("a.csv", "time_ms,connection\n100,0\n200,1\n300,2\n400,3\n450,4\n");
     let whole = scan(&path, 0, None, 1.0).unwrap();
-    assert_eq!((whole.requests, whole.length_ns, whole.has_connections), (5, 420_000_000, true));
+    assert_eq!((whole.requests, whole.length_ns, whole.has_connections), (5, 437_500_000, true));
     assert_eq!(replayed(&whole)[4], (350e6, Some(4)));
     let part = scan(&path, 100_000_000, Some(200_000_000), 2.0).unwrap();
     assert_eq!((part.requests, part.window_ns(), part.rate_per_s()), (2, 100_000_000, 20.0));
@@ -59,6 +59,19 @@ fn part_of_a_file_is_replayed_at_its_speed() {
     assert!(part.sizes.is_empty());
     let gap = scan(&path, 250_000_000, None, 1.0).unwrap();
     assert_eq!(replayed(&gap), [(50e6, Some(3)), (100e6, Some(4))], "times count from the start of the part");
+}
+
+#[test]
+fn trace_without_a_length_has_the_rate_of_its_intervals() {
+    // After an arrival and a pause of a second, ten arrivals a second.
+    let times: String = (0..20).map(|at| format!("{}\n", if at == 0 { 0 } else { 900 + 100 * at })).collect();
+    let (_folder, path) = file("a.csv", &format!("time_ms\n{times}"));
+    let part = scan(&path, 1_000_000_000, None, 1.0).unwrap();
+    assert_eq!((part.requests, part.length_ns, part.rate_per_s()), (19, 1_900_000_000, 10.0));
+    let gap = scan(&path, 500_000_000, None, 1.0).unwrap();
+    assert_eq!((gap.requests, gap.length_ns), (19, 2_400_000_000), "the pause before the first arrival is no interval");
+    let last = format!("{:#}", scan(&path, 2_750_000_000, None, 1.0).unwrap_err());
+    assert!(last.ends_with("has only one time in this part; set the length of the part"), "{last}");
 }
 
 #[test]
@@ -120,10 +133,7 @@ fn samples_of_a_run_are_replayed() {
     let sample = |at: i64| Sample { planned_ns: 7 + at * 1_000, connection: (at % 300) as u32, ..Sample::UNKNOWN };
     samples::write(fs::File::create(&path).unwrap(), &(0..count).map(sample).collect::<Vec<_>>(), &[]).unwrap();
     let trace = scan(&path, 0, None, 1.0).unwrap();
-    assert_eq!(
-        (trace.requests, trace.length_ns, trace.has_connections),
-        (count as u64, count as u64 * 1_000 - 1, true)
-    );
+    assert_eq!((trace.requests, trace.length_ns, trace.has_connections), (count as u64, count as u64 * 1_000, true));
     for (at, arrival) in (0..).zip(replay(&trace).unwrap()) {
         let connection = Some(at as u64 % 300);
         let expected = Arrival { at_ns: (at * 1_000) as f64, connection, sizes: Sizes::default() };
