@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use harness::model::{Run, TrialRecord};
+use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers;
-use harness::spec::units::Think;
+use harness::spec::stall::Stall;
+use harness::spec::units::{Think, Work};
 use load::LoadReport;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -202,11 +204,20 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("network_round_trip_p50_ns", network.map(|it| it.round_trip_p50_ns));
     row.put("network_round_trip_p99_ns", network.map(|it| it.round_trip_p99_ns));
     row.put("network_lost_share", network.map(harness::model::network::Measured::loss));
+    // Readers may know columns by their position, so further ones are the last.
+    let options = serve.map(|serve| serve.datagrams).filter(|_| workload.service.ports().is_some());
+    row.put("stall", serve.and_then(|serve| serve.stall).map(|stall| Stall(stall).to_string()));
+    row.put("datagram_batch", options.map(|it| it.batch));
+    row.put("datagram_offload", options.map(|it| it.offload));
+    row.put("busy_poll", serve.map(|serve| BusyPolling(serve.busy_poll).to_string()));
+    row.put("work", workload.work.map(|work| Work(work).to_string()));
     row
 }
 
 #[cfg(test)]
 mod tests {
+    use server::{BusyPoll, DatagramOptions, ServerSpec, ServiceSpec};
+
     use super::*;
 
     #[test]
@@ -215,6 +226,32 @@ mod tests {
         let text = of(&run);
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn options_that_change_figures_have_columns() {
+        let mut run = testkit::run();
+        let trial = &mut run.records[0].trial;
+        trial.workload.service = ServiceSpec::Udp { ports: 2, request_bytes: 16, response_bytes: 16 };
+        trial.workload.work = Some("cpu=50us".parse::<Work>().unwrap().0);
+        let ServerSpec::Ours(serve) = &mut trial.serve else { panic!("{:?}", trial.serve) };
+        serve.stall = Some(server::Stall { every_ns: 1_000_000_000, for_ns: 200_000_000 });
+        serve.datagrams = DatagramOptions { batch: 32, offload: true };
+        serve.busy_poll = Some(BusyPoll { time_us: 50, budget: 16, is_preferred: false, suspend_ns: None });
+        let text = of(&run);
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let headings = reader.headers().unwrap().clone();
+        let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
+        let value = |row: usize, name: &str| &rows[row][headings.iter().position(|it| it == name).unwrap()];
+        for (name, expected, usual) in [
+            ("stall", "every=1s,for=200ms", ""),
+            ("datagram_batch", "32", ""),
+            ("datagram_offload", "true", ""),
+            ("busy_poll", "50us:budget=16", "off"),
+            ("work", "cpu=50us", ""),
+        ] {
+            assert_eq!((value(0, name), value(1, name)), (expected, usual), "{name}");
+        }
     }
 
     #[test]
