@@ -346,7 +346,8 @@ pub enum Hardware {
     On,
 }
 
-/// Requests in flight at three times. In an open loop of short-lived connections, requests of waiting sessions count too.
+/// Requests in flight at three times. In an open loop of short-lived connections, requests of waiting sessions count too. With a
+/// time limit, a request that has timed out is not in flight; older runs count it as in flight up to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
     /// Requests in flight at the start of the window.

@@ -127,7 +127,7 @@ pub fn run<P: ClientProtocol>(
     let (responses, sockets): (Vec<_>, Vec<_>) = received.into_iter().unzip();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
-    let attempts = settle(config, &clock, &links, &mut clients);
+    let attempts = settle(config, &clock, &links, &times, &mut clients);
     let records: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
@@ -140,6 +140,8 @@ pub fn run<P: ClientProtocol>(
     });
     if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {
         (goodput.timeouts, goodput.retries) = (attempts.timeouts, attempts.retries);
+        // The records no longer tell when a request has timed out.
+        report.outstanding = attempts.outstanding;
     }
     report.receiver_busy_share = busiest(busy_shares);
     report.pauses = summary::pauses(&clock, &times.window, pauses.into_iter().flatten());
@@ -153,13 +155,19 @@ fn bytes_per_connection<P: ClientProtocol>() -> f64 {
 }
 
 /// Gives each request of the clients the first response in time; `None` if requests have no time limit.
-fn settle(config: &LoadConfig, clock: &Clock, links: &[Link], clients: &mut [Client]) -> Option<Attempts> {
+fn settle(
+    config: &LoadConfig,
+    clock: &Clock,
+    links: &[Link],
+    times: &Times,
+    clients: &mut [Client],
+) -> Option<Attempts> {
     let timeout_ticks = clock.ticks(config.request_timeout?.timeout_ns as f64);
     let mut all = Attempts::default();
     for Client { records, retries, transfers, links: own, .. } in clients {
         let has_failed = |connection: u32| links[own.start + connection as usize].failure().is_some();
-        let attempts = retry::settle(records, transfers, retries, timeout_ticks, has_failed);
-        (all.timeouts, all.retries) = (all.timeouts + attempts.timeouts, all.retries + attempts.retries);
+        let attempts = retry::settle(records, transfers, retries, timeout_ticks, times, has_failed);
+        all.add(&attempts);
     }
     Some(all)
 }

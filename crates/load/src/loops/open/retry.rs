@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 
 use crate::config::LoadConfig;
 use crate::config::request_timeout::{RequestTimeout, SAVED_RETRIES_MAX};
+use crate::record::recorder::Times;
 use crate::record::request::{REJECTED, Record, Retry};
+use crate::report::Outstanding;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::time::clock::Clock;
@@ -121,6 +123,20 @@ pub struct Attempts {
     pub timeouts: u64,
     /// Attempts after the first.
     pub retries: u64,
+    /// Attempts in flight: without a response and within the time limit, on connections that had not failed.
+    pub outstanding: Outstanding,
+}
+
+impl Attempts {
+    /// Adds the counts of another client.
+    pub fn add(&mut self, other: &Self) {
+        let Outstanding { at_start, at_end, after_drain } = other.outstanding;
+        self.timeouts += other.timeouts;
+        self.retries += other.retries;
+        self.outstanding.at_start += at_start;
+        self.outstanding.at_end += at_end;
+        self.outstanding.after_drain += after_drain;
+    }
 }
 
 /// Gives each request the first response in time among those to its attempts, and the time of its first send. Removes the records
@@ -130,6 +146,7 @@ pub fn settle(
     transfers: &mut [AtomicU32],
     retries: &[Retry],
     timeout_ticks: u64,
+    times: &Times,
     has_failed: impl Fn(u32) -> bool,
 ) -> Attempts {
     let mut attempts = Attempts::default();
@@ -138,7 +155,16 @@ pub fn settle(
     let is_timely = |sent: u64, complete: u64| complete == REJECTED || complete.saturating_sub(sent) <= timeout_ticks;
     let mut count = |sent: u64, complete: u64, connection: u32| {
         let is_answered = complete != 0 && is_timely(sent, complete);
-        attempts.timeouts += u64::from(sent != 0 && !is_answered && (complete != 0 || !has_failed(connection)));
+        if sent == 0 || (complete == 0 && has_failed(connection)) {
+            return is_answered;
+        }
+        attempts.timeouts += u64::from(!is_answered);
+        let end = if is_answered { complete } else { sent.saturating_add(timeout_ticks) };
+        let in_flight = |tick: u64| u64::from(sent < tick && tick < end && complete != REJECTED);
+        let Outstanding { at_start, at_end, after_drain } = &mut attempts.outstanding;
+        *at_start += in_flight(times.window.start);
+        *at_end += in_flight(times.window.end);
+        *after_drain += in_flight(times.drained);
         is_answered
     };
     for request in &mut *requests {
@@ -223,12 +249,39 @@ mod tests {
         let mut records: Vec<_> = planned.into_iter().chain(again).map(record).collect();
         let retries: Vec<Retry> = [1, 2, 3, 0].map(|it| Retry { request: it.into(), ..Retry::default() }).into();
         let mut transfers: Vec<AtomicU32> = (0..10).map(AtomicU32::new).collect();
-        let attempts = settle(&mut records, &mut transfers, &retries, 10, |_| false);
+        let attempts = settle(&mut records, &mut transfers, &retries, 10, &Times::default(), |_| false);
         let settled: Vec<_> = records.iter().map(|it| (it.sent.load(Relaxed), it.complete.load(Relaxed))).collect();
         assert_eq!(settled, [(1, 5), (2, 23), (3, 0), (20, 29), (5, REJECTED), (6, 0)]);
-        assert_eq!(attempts, Attempts { timeouts: 4, retries: 3 });
+        assert_eq!(attempts, Attempts { timeouts: 4, retries: 3, outstanding: Outstanding::default() });
         assert_eq!([&transfers[1], &transfers[2], &transfers[3]].map(|it| it.load(Relaxed)), [6, 2, 8]);
-        let mut records = vec![record((6, 6, 0))];
-        assert_eq!(settle(&mut records, &mut [], &[], 10, |_| true), Attempts::default(), "the connection had failed");
+        let (mut records, times) = (vec![record((6, 6, 0))], Times::default());
+        let attempts = settle(&mut records, &mut [], &[], 10, &times, |_| true);
+        assert_eq!(attempts, Attempts::default(), "the connection had failed");
+    }
+
+    #[test]
+    fn timed_out_request_is_not_in_flight() {
+        let record = |(sent, complete, connection): (u64, u64, u32)| {
+            let record = Record::new(sent, connection);
+            record.sent.store(sent, Relaxed);
+            record.complete.store(complete, Relaxed);
+            record
+        };
+        // At the start of the window two requests are in flight: one is answered in time, one too late. The others have a response,
+        // or have timed out.
+        let before = [(1, 0, 0), (15, 18, 0), (15, 22, 0), (12, 48, 0)];
+        // At its end one is in flight, and none after the cool-down. One is rejected, and one is on a failed connection.
+        let within = [(35, 0, 0), (38, REJECTED, 0), (37, 0, 1)];
+        let retry = [(45, 0, 0)];
+        let last = [(55, 0, 0)];
+        let settled = |last: &[(u64, u64, u32)]| {
+            let all = before.iter().chain(&within).chain(last).chain(&retry).copied();
+            let (mut records, retries) =
+                (all.map(record).collect(), [Retry { request: AtomicU32::new(4), ..Retry::default() }]);
+            let times = Times { window: 20..40, drained: 60, ..Times::default() };
+            settle(&mut records, &mut [], &retries, 10, &times, |connection| connection == 1).outstanding
+        };
+        assert_eq!(settled(&[]), Outstanding { at_start: 2, at_end: 1, after_drain: 0 });
+        assert_eq!(settled(&last), Outstanding { at_start: 2, at_end: 1, after_drain: 1 }, "the cool-down ended early");
     }
 }
