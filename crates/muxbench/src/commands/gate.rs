@@ -98,7 +98,7 @@ impl Args {
 
     /// Returns the experiment of both builds, with as many repeats as may fit into the budget.
     fn experiment(&self, builds: &Builds) -> anyhow::Result<Experiment> {
-        let mut experiment = self.setup.experiment_of_builds(builds)?;
+        let mut experiment = self.setup.experiment_of_builds(builds, &self.base)?;
         if !self.rate.is_empty() {
             experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
         }

@@ -114,12 +114,12 @@ pub struct LoadArgs {
 impl SetupArgs {
     /// Returns an experiment, changed by the flags.
     pub fn experiment(&self, base: &BaseArgs) -> anyhow::Result<Experiment> {
-        self.changed(base.read()?, &self.servers)
+        self.changed(base.read()?, base.has_file(), &self.servers)
     }
 
-    fn changed(&self, experiment: Experiment, servers: &ServersArgs) -> anyhow::Result<Experiment> {
+    fn changed(&self, experiment: Experiment, has_file: bool, servers: &ServersArgs) -> anyhow::Result<Experiment> {
         let servers = servers.parse(&experiment)?;
-        let mut experiment = self.load.change(experiment, &servers)?;
+        let mut experiment = self.load.change(experiment, has_file, &servers)?;
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
@@ -243,8 +243,8 @@ impl SetupArgs {
     }
 
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
-    pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
-        let mut experiment = self.changed(builds.base.clone(), &builds.servers)?;
+    pub fn experiment_of_builds(&self, builds: &Builds, base: &BaseArgs) -> anyhow::Result<Experiment> {
+        let mut experiment = self.changed(builds.base.clone(), base.has_file(), &builds.servers)?;
         experiment.name = "gate".into();
         experiment.placebo = builds.are_same;
         self.load.shorten(&mut experiment, PHASES_OF_BUILDS);
@@ -260,11 +260,11 @@ impl LoadArgs {
 
     /// Returns the preset `compare` with these servers, changed by the flags.
     pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
-        self.change(BaseArgs::default().read()?, servers)
+        self.change(BaseArgs::default().read()?, false, servers)
     }
 
-    /// Changes an experiment to these servers, and by the flags.
-    fn change(&self, mut experiment: Experiment, servers: &Servers) -> anyhow::Result<Experiment> {
+    /// Changes an experiment, which may come from a file, to these servers, and by the flags.
+    fn change(&self, mut experiment: Experiment, has_file: bool, servers: &Servers) -> anyhow::Result<Experiment> {
         servers.apply(&mut experiment);
         set(&mut experiment.seed, self.seed);
         let workload = &mut experiment.workload;
@@ -276,7 +276,7 @@ impl LoadArgs {
         set_list(&mut workload.active, &self.active);
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
-        self.traffic.apply_advertised(workload, servers.description())?;
+        self.traffic.apply_advertised(workload, servers.description(), has_file)?;
         set_list(&mut workload.ports, &self.ports);
         if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
@@ -468,6 +468,20 @@ mod tests {
             let network = setup.experiment(&base).unwrap().network.unwrap();
             assert_eq!(serde_json::to_string(&network).unwrap(), words, "{flags}");
         }
+    }
+
+    #[test]
+    fn datagrams_keep_the_response_size_of_a_file() {
+        let sizes = |Line { base, setup }: &Line| {
+            let workload = setup.experiment(base).unwrap().workload;
+            (workload.request, workload.response)
+        };
+        let (_folder, line) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp");
+        assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(2 << 10))));
+        let (_folder, line) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp --response 9B");
+        assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(9))));
+        let line = Line::try_parse_from(["compare", "--service", "udp"]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(sizes(&line), (Some(Size(128)), Some(Size(128))), "without a file, a response fits in one packet");
     }
 
     #[test]

@@ -66,16 +66,17 @@ impl TrafficArgs {
     }
 
     /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests
-    /// are too large, or a flag has several values.
+    /// are too large, or a flag has several values. `has_file` tells whether the workload comes from a file.
     pub fn apply_advertised(
         &self,
         workload: &mut WorkloadSpec,
         description: Option<&Description>,
+        has_file: bool,
     ) -> anyhow::Result<()> {
         check_single("--request", &self.request)?;
         check_single("--response", &self.response)?;
         let Some(description) = description else {
-            self.apply(workload);
+            self.apply(workload, has_file);
             return Ok(());
         };
         if !self.has_request_size() {
@@ -87,7 +88,7 @@ impl TrafficArgs {
         if self.service.unwrap_or(service) == service {
             workload.stream = advertised.stream().map(Stream::from);
         }
-        self.apply(workload);
+        self.apply(workload, has_file);
         if workload.service == service
             && let Some((request_bytes, response_bytes)) = advertised.fixed()
         {
@@ -98,8 +99,7 @@ impl TrafficArgs {
     }
 
     /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
-    fn apply(&self, workload: &mut WorkloadSpec) {
-        let was_udp = !workload.ports.0.is_empty();
+    fn apply(&self, workload: &mut WorkloadSpec, has_file: bool) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
         set(&mut workload.requests_per_connection, self.requests_per_connection);
@@ -110,8 +110,8 @@ impl TrafficArgs {
                 workload.request = None;
                 workload.response = workload.response.filter(|_| !self.http.has_requests());
             }
-            // By default a response is as large as the preset's request, so that it fits in one packet of any network.
-            Service::Udp if !was_udp => workload.response = workload.request,
+            // Without a file, a response is as large as the preset's request, so that it fits in one packet of any network.
+            Service::Udp if !has_file => workload.response = workload.request,
             Service::Udp | Service::Fixed => {}
         }
         set(&mut workload.request, self.request.first().copied());
