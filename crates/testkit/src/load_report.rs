@@ -50,6 +50,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     rate_sent_per_s: 1_000.0,
     outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
     errors: Errors::default(),
+    trial_requests: None,
     late: None,
     receiver_busy_share: None,
     stalled_ns: None,

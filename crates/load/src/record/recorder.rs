@@ -33,6 +33,8 @@ pub struct Transaction {
 pub struct Counts {
     pub completed_by_part: [u64; PARTS],
     pub sent: u64,
+    /// Requests of the whole trial, sent or not.
+    pub requests: u64,
     /// Requests outstanding at each edge of the window.
     pub outstanding: [u64; 2],
     pub after_drain: u64,
@@ -216,6 +218,7 @@ impl<'a> Recorder<'a> {
     #[inline]
     pub fn keep(&mut self, transaction: Transaction) {
         let Transaction { due, sent, complete, .. } = transaction;
+        self.counts.requests += u64::from(sent == 0);
         if !self.times.window.contains(&due) {
             return;
         }
@@ -235,7 +238,8 @@ impl<'a> Recorder<'a> {
         self.counts.went_back += u64::from(times.iter().flatten().any(|&time_ns| time_ns < 0));
     }
 
-    pub fn close(self) -> Recording {
+    pub fn close(mut self) -> Recording {
+        self.counts.requests += self.progress.sent();
         Recording { transactions: self.transactions, counts: self.counts }
     }
 }
@@ -278,6 +282,7 @@ mod tests {
             "requests that wait for a connection are outstanding"
         );
         assert_eq!((counts.sent, counts.errors.timeout, counts.completed_by_part.iter().sum::<u64>()), (15, 1, 14));
+        assert_eq!(counts.requests, 16, "one request was not sent");
         let [delay, service, response, first_byte] = &counts.beyond;
         assert_eq!((delay.count(), service.count(), response.count(), first_byte.count()), (5, 4, 4, 4));
         let medians = counts.beyond.each_ref().map(|times| times.quantile(0.5));

@@ -224,6 +224,7 @@ impl Facts<'_> {
                 at_end: outstanding(window.end),
                 after_drain: outstanding(u64::MAX),
             },
+            trial_requests: Some(all().count() as u64),
             fit: self.trial.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
             completed_by_part: Some(by_part(window, all().map(|record| record.complete.load(Relaxed)))),
             ..self.common(samples, memory_bytes_per_connection)
@@ -291,6 +292,7 @@ impl Facts<'_> {
                 after_drain: sum(&|it| it.after_drain),
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+            trial_requests: Some(sum(&|it| it.requests)),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             tls: None,
             pauses: pauses(

@@ -68,6 +68,9 @@ pub struct LoadReport {
     pub outstanding: Outstanding,
     /// Failures in the whole trial, by class.
     pub errors: Errors,
+    /// Requests of the whole trial, sent or not; `None` in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_requests: Option<u64>,
     /// Send delay: t2 − t1. A short-lived connection's first request counts as sent when its connect(2) begins.
     #[serde(rename = "lag")]
     pub send_delay: Measured,
@@ -139,6 +142,14 @@ impl LoadReport {
             None => LateSends::of(&self.send_delay.histogram, &self.service.histogram),
         };
         late.with_stalled(self.stalled_share().unwrap_or(0.0))
+    }
+
+    /// The share of the whole trial's requests that failed. Older runs know only those of the window, which give a higher share.
+    pub fn error_share(&self) -> f64 {
+        let errors = self.errors.total();
+        // A connection without a request may fail too.
+        let requests = self.trial_requests.unwrap_or(self.planned).max(errors);
+        errors as f64 / requests.max(1) as f64
     }
 
     /// The share of the window in which the client was stalled; `None` if not measured.

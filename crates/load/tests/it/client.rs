@@ -108,6 +108,11 @@ fn request_unanswered_after_the_cool_down_is_a_timeout() {
     assert_eq!((report.sent, report.completed), (180, 0));
     assert_eq!(report.errors.timeout, report.outstanding.after_drain);
     assert!(report.errors.timeout >= 180);
+    assert_eq!(
+        report.trial_requests,
+        Some(report.errors.timeout),
+        "all requests of the trial fail, those before the window too"
+    );
     assert!(samples.iter().all(|sample| sample.complete_ns == Sample::NEVER));
 }
 

@@ -251,7 +251,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         ));
     }
     let rate = format::digits(report.rate_achieved_per_s);
-    let (completed, errors) = (report.completed, report.errors.total());
+    let (completed, errors) = (report.completed, load_report::errors(report));
     lines.push(match (&report.closed, &report.stream) {
         (Some(closed), Some(stream)) => load_report::stream(stream, closed, report),
         (Some(closed), None) => {
@@ -261,12 +261,12 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
             };
             let busy = 100.0 * closed.busy_share;
             format!(
-                "{completed} transactions{unsampled}, {rate} transactions/s, {errors} errors, {busy:.0} % of the client's CPUs in use"
+                "{completed} transactions{unsampled}, {rate} transactions/s, {errors}, {busy:.0} % of the client's CPUs in use"
             )
         }
         (None, _) => {
             let (planned, target) = (report.planned, report.rate_asked_per_s.map_or("-".into(), format::digits));
-            format!("{completed} of {planned} requests completed, {rate} of {target} requests/s, {errors} errors")
+            format!("{completed} of {planned} requests completed, {rate} of {target} requests/s, {errors}")
         }
     });
     if let Some(churn) = &report.churn {

@@ -375,6 +375,19 @@ mod tests {
         assert!(low >= -1.0 && high == 1.0, "{low} to {high}");
     }
 
+    #[test]
+    fn errors_are_a_share_of_the_whole_trial() {
+        let mut run = ended(3, 6, &[]);
+        for record in run.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
+            let load = record.load.as_mut().unwrap();
+            // As many requests before the window as in it, of which half failed.
+            (load.planned, load.trial_requests, load.errors.timeout) = (200, Some(400), 100);
+        }
+        let rows = GateReport::of(&run).unwrap().figures;
+        let errors = rows.iter().find(|row| row.figure == GateFigure::Errors).unwrap();
+        assert_eq!((errors.old, errors.new), (Some(0.0), Some(0.25)));
+    }
+
     /// Lets each trial of the new build fail by a check, without errors.
     fn fail_check(run: &mut Run) {
         fail(run, true);

@@ -14,6 +14,17 @@ pub fn verdict(verdict: &Verdict, medium: Medium) -> String {
     format!("{name}: {}", verdict.reason)
 }
 
+/// Formats the number of errors. They are those of the whole trial, unlike other counts.
+pub fn errors(report: &LoadReport) -> String {
+    let count = report.errors.total();
+    let errors = format::counted(usize::try_from(count).unwrap_or(usize::MAX), "error", "errors");
+    match report.trial_requests.filter(|_| report.stream.is_none()) {
+        _ if count == 0 => errors,
+        Some(requests) => format!("{errors} among the {requests} requests of the whole trial"),
+        None => format!("{errors} in the whole trial"),
+    }
+}
+
 /// Formats the counts of lost, duplicate and reordered datagrams in a line.
 pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
     let dropped = match report.dropped {
@@ -41,13 +52,28 @@ pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport)
     let per_s = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
     let bandwidth = format::bandwidth(stream.bytes_per_s(report.window_ns));
     format!(
-        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; {} to {} per connection, fairness {fairness:.3}; {} errors, \
+        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; {} to {} per connection, fairness {fairness:.3}; {}, \
          {:.0} % of the client's CPUs in use",
         format::time(report.window_ns as f64),
         report.completed,
         per_s(*connection_bytes_min),
         per_s(*connection_bytes_max),
-        report.errors.total(),
+        errors(report),
         100.0 * closed.busy_share
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_requests_of_the_whole_trial() {
+        let mut report = LoadReport { trial_requests: Some(1_500), ..testkit::load_report() };
+        assert_eq!(errors(&report), "0 errors");
+        report.errors.wrong = 1_200;
+        assert_eq!(errors(&report), "1200 errors among the 1500 requests of the whole trial");
+        report.trial_requests = None;
+        assert_eq!(errors(&report), "1200 errors in the whole trial");
+    }
 }

@@ -105,6 +105,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             after_drain: sum(&|it| it.outstanding.after_drain),
         },
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+        trial_requests: first.trial_requests.map(|_| sum(&|it| it.trial_requests.unwrap_or(0))),
         send_delay,
         service,
         late: Some(late),
