@@ -35,4 +35,5 @@ pub use driver::{Arrivals, Event, Listener, Outcome};
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
 pub use run::{run, run_with};
+pub use socket::tls::check_trusted;
 pub use wire::{Address, ServiceSpec};

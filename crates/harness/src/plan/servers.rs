@@ -244,6 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn unusable_trusted_certificates_are_refused_by_the_plan() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        let error = || planned(&format!("architectures = \"epoll\"\n[workload]\ntls.cacert = {file:?}\n")).unwrap_err();
+        let missing = error();
+        assert!(missing.starts_with("workload.tls.cacert: cannot read "), "{missing}");
+        assert!(missing.ends_with("; name a file in PEM format"), "{missing}");
+        for (pem, reason) in [
+            ("no certificate", "has no certificate in PEM format; try another file"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", ": invalid certificate in --cacert: "),
+        ] {
+            std::fs::write(&file, pem).unwrap();
+            let error = error();
+            assert!(error.starts_with("workload.tls.cacert: cannot trust ") && error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
     fn tls_of_only_some_servers_causes_a_warning() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

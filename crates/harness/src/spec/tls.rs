@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use load::check_trusted;
 use load::config::TlsConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,11 +33,16 @@ impl Tls {
         TlsConfig { server_name, is_insecure: self.insecure, ca: None, never_resumes: self.full_handshakes }
     }
 
-    /// Returns the client's TLS for a server with a certificate for this name. Reads the trusted certificates; an error begins with
-    /// the key, as `cacert: ...`.
+    /// Returns the client's TLS for a server with a certificate for this name. Reads and checks the trusted certificates; an error
+    /// begins with the key, as `cacert: ...`.
     pub(crate) fn client_of(&self, server_name: &str) -> Result<TlsConfig, String> {
-        let ca = self.cacert.as_ref().map(|file| read_text(file).map_err(|reason| format!("cacert: {reason}")));
-        Ok(TlsConfig { server_name: server_name.to_owned(), ca: ca.transpose()?, ..self.client() })
+        let mut tls = TlsConfig { server_name: server_name.to_owned(), ..self.client() };
+        if let Some(file) = &self.cacert {
+            let pem = read_text(file).map_err(|reason| format!("cacert: {reason}; name a file in PEM format"))?;
+            tls.ca = Some(pem);
+            check_trusted(&tls).map_err(|reason| format!("cacert: cannot trust {}: {reason}", file.display()))?;
+        }
+        Ok(tls)
     }
 
     /// Returns a phrase for titles.

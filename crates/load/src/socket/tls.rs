@@ -76,6 +76,11 @@ impl Tls {
     }
 }
 
+/// Checks the trusted certificates of a configuration that lists them. The error has a remedy.
+pub fn check_trusted(tls: &TlsConfig) -> Result<(), String> {
+    if tls.ca.is_some() { trusted(tls).map(drop) } else { Ok(()) }
+}
+
 /// Returns the trusted certificates, and the same as trust anchors.
 fn trusted(tls: &TlsConfig) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), String> {
     let (mut certificates, mut roots) = (Vec::new(), RootCertStore::empty());
