@@ -59,6 +59,10 @@ const FLAGS_OF_SERVICES: &[(&[&str], &[&str])] = &[
     (&["connections_max"], &["fixed", "kv", "redis", "http", "stream"]),
 ];
 
+/// Pairs of flags of which the first refuses the second, and the reason with the remedy.
+const REFUSED_PAIRS: &[(&str, &str, &str)] =
+    &[("distributed", "client_processes", "the launcher of --distributed starts the client processes; omit it")];
+
 /// The refused flags of a command, each with the reason and the remedy.
 pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let rows = REFUSED_FLAGS.iter().filter(move |(commands, ..)| commands.contains(&command));
@@ -68,7 +72,13 @@ pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Returns an error for the first refused flag of a command that the user gave.
 pub fn error(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     let is_given = |id: &&str| is_given(matches, id);
-    let refused = || of(command.get_name()).find(|(id, _)| is_given(id)).map(|(id, reason)| (id, reason.to_owned()));
+    let exists = |id: &&str| command.get_arguments().any(|arg| arg.get_id() == *id);
+    let are_given = |one: &&str, other: &&str| [one, other].into_iter().all(|id| exists(id) && is_given(id));
+    let pair = || REFUSED_PAIRS.iter().find(|(one, other, _)| are_given(one, other)).map(|row| (row.1, row.2));
+    let refused = || {
+        let alone = of(command.get_name()).find(|(id, _)| is_given(id));
+        alone.or_else(pair).map(|(id, reason)| (id, reason.to_owned()))
+    };
     let unknown_to_service = || {
         let service = matches.get_raw("service")?.next()?.to_str()?;
         let others = FLAGS_OF_SERVICES.iter().filter(|(_, services)| !services.contains(&service));

@@ -94,6 +94,17 @@ fn refused_flags_are_hidden_and_get_a_remedy() {
 }
 
 #[test]
+fn client_processes_are_refused_with_distributed() {
+    let (processes, distributed) = ("--client-processes 3", "--distributed");
+    for command in ["compare", "sweep --rate 1k", "capacity --p99 1ms", "load http://h/"] {
+        let conflict = |flags: &str| conflict_of(&format!("muxbench {command} {flags}"));
+        let both = conflict(&format!("{processes} {distributed}")).unwrap_or_else(|| panic!("{command}"));
+        assert!(both.starts_with("--client-processes: the launcher") && both.ends_with("; omit it"), "{both}");
+        assert_eq!((conflict(processes), conflict(distributed)), (None, None), "{command}");
+    }
+}
+
+#[test]
 fn flags_allowed_with_resume_exist() {
     let command = Cli::command();
     for (name, own) in ALLOWED_WITH_RESUME {
