@@ -26,17 +26,9 @@ pub(super) struct ServerFacts {
 /// Finds the programs of commands and connects to targets, so that a wrong name fails before the run starts. `cpus` are those of
 /// this host.
 pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<ServerFacts, String> {
-    let find = |(name, target): (&String, &Target)| {
-        // The reason identifies the only server, and `load` has no name for it.
-        let is_only = experiment.architectures.0.len() == 1;
-        let place = if is_only { String::new() } else { format!("target.{name}: ") };
-        let found = find_target(target, experiment, cpus).map_err(|reason| place.clone() + &reason)?;
-        found.check_process().map_err(|reason| format!("target.{name}.pid: {reason}"))?;
-        found.check().map_err(|reason| place + &reason)?;
-        Ok((name.clone(), found))
-    };
     check_folder(experiment)?;
     let configs = find_commands(experiment)?;
+    let find = |(name, target): (&String, &Target)| Ok((name.clone(), find_target(name, target, experiment, cpus)?));
     let targets = experiment.target.iter().map(find).collect::<Result<_, String>>()?;
     Ok(ServerFacts { configs, targets, tls: find_tls(experiment).map_err(|reason| format!("workload.tls.{reason}"))? })
 }
@@ -112,15 +104,21 @@ fn read_config(path: &Path, place: &str) -> Result<ConfigFile, String> {
     Ok(ConfigFile { name: name.strip_suffix(".in").unwrap_or(name).to_owned(), text })
 }
 
-fn find_target(target: &Target, experiment: &Experiment, cpus: &[usize]) -> Result<TargetConfig, String> {
-    let address = target.url.resolve(experiment.workload.transport)?;
+/// Finds the process of a target, and connects to its address.
+fn find_target(name: &str, target: &Target, experiment: &Experiment, cpus: &[usize]) -> Result<TargetConfig, String> {
+    // The reason identifies the only server, and `load` has no name for it.
+    let is_only = experiment.architectures.0.len() == 1;
+    let place = |reason: String| if is_only { reason } else { format!("target.{name}: {reason}") };
+    let address = target.url.resolve(experiment.workload.transport).map_err(place)?;
     let pid = target.pid.map(|pid| i32::try_from(pid.get()).unwrap_or(i32::MAX));
     let cpus = match pid {
-        Some(pid) => cpus_of(pid).unwrap_or_default(),
+        Some(pid) => cpus_of(pid).map_err(|reason| format!("target.{name}.pid: {reason}"))?,
         None if is_local(&address) => cpus.to_vec(),
         None => Vec::new(),
     };
-    Ok(TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus })
+    let found = TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus };
+    found.check_address().map_err(place)?;
+    Ok(found)
 }
 
 /// Tests whether an address belongs to this host.

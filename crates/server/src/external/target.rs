@@ -38,20 +38,22 @@ pub struct TargetConfig {
 impl TargetConfig {
     /// Checks that the server accepts connections, and that its process exists. The error has a remedy.
     pub fn check(&self) -> Result<(), String> {
-        if !self.url.starts_with(DATAGRAMS) {
-            reach(&self.address).map_err(|error| {
-                format!("cannot connect to {}: {error}; start the server, or correct the address", self.address)
-            })?;
+        self.check_address().and_then(|()| self.check_process())
+    }
+
+    /// Checks that the server accepts connections.
+    pub fn check_address(&self) -> Result<(), String> {
+        if self.url.starts_with(DATAGRAMS) {
+            return Ok(());
         }
-        self.check_process()
+        reach(&self.address).map_err(|error| {
+            format!("cannot connect to {}: {error}; start the server, or correct the address", self.address)
+        })
     }
 
     /// Checks that the server's process exists, if it is known.
     pub fn check_process(&self) -> Result<(), String> {
-        match self.pid.filter(|pid| cpus_of(*pid).is_none()) {
-            Some(pid) => Err(format!("no process of this host has the ID {pid}; name the server's process")),
-            None => Ok(()),
-        }
+        self.pid.map_or(Ok(()), |pid| cpus_of(pid).map(drop))
     }
 }
 
@@ -66,18 +68,21 @@ pub fn reach(address: &Address) -> io::Result<()> {
     }
 }
 
-/// Returns the CPUs that a process may use; `None` if the process does not exist.
+/// Returns the CPUs that a process may use; none except on Linux. If the process does not exist, the error has a remedy.
+pub fn cpus_of(pid: i32) -> Result<Vec<usize>, String> {
+    allowed_cpus(pid).ok_or_else(|| format!("no process of this host has the ID {pid}; name the server's process"))
+}
+
 #[cfg(target_os = "linux")]
-pub fn cpus_of(pid: i32) -> Option<Vec<usize>> {
+fn allowed_cpus(pid: i32) -> Option<Vec<usize>> {
     use rustix::thread::{CpuSet, sched_getaffinity};
 
     let set = sched_getaffinity(Some(Pid::from_raw(pid)?)).ok()?;
     Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Returns no CPUs; `None` if the process does not exist.
 #[cfg(not(target_os = "linux"))]
-pub fn cpus_of(pid: i32) -> Option<Vec<usize>> {
+fn allowed_cpus(pid: i32) -> Option<Vec<usize>> {
     rustix::process::test_kill_process(Pid::from_raw(pid)?).ok().map(|()| Vec::new())
 }
 
