@@ -54,7 +54,8 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench man compare                      # a manual page
 
 Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or
-2000/s. Reports have 80 columns, those of the terminal, or those of the variable COLUMNS. NO_COLOR=1 removes colours.
+2000/s. A report has as many columns as the terminal, or 80 if its output is no terminal. The variable COLUMNS replaces this
+number. NO_COLOR=1 removes colours.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage. `muxbench COMMAND --help` has the others")]
 pub struct Cli {
