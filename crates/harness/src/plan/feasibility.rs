@@ -7,9 +7,7 @@ use std::net::IpAddr;
 use server::spec::model::PerConnection;
 use server::{Accept, BusyPoll, Controllers, ServeConfig};
 
-use super::limits::{
-    BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection,
-};
+use super::limits::{BYTES_PER_REQUEST, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection};
 use super::stage_cpus;
 use crate::host::Host;
 use crate::model::network::{Applied, Links};
@@ -67,7 +65,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     for (needed, what, limit, limit_name, remedy) in [
         (
             // An external server needs at least a descriptor for each connection. Its other needs are unknown.
-            connections.max(of_accept) + DESCRIPTORS_BESIDE,
+            connections.max(of_accept) + needs.descriptors_beside,
             "descriptors",
             host.descriptors_max,
             "the hard limit",

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::spec::mechanism::Family;
-use server::spec::model::PerConnection;
+use server::spec::model::{DESCRIPTORS_PER_NETWORK, PerConnection};
 use server::{Architecture, ReadBudget, ServeConfig};
 
 use crate::host::Host;
@@ -52,6 +52,8 @@ pub(super) fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
 /// The resources of a trial's server that depend on its model.
 pub(super) struct ServerResources {
     pub(super) per_connection: PerConnection,
+    /// The descriptors of the process besides those of its connections.
+    pub(super) descriptors_beside: u64,
     /// The size of the pool, if the model has one.
     pub(super) pool: Option<u64>,
     /// The threads or processes that serve connections: those of the pool, or one for each connection.
@@ -67,6 +69,7 @@ impl ServerResources {
         let connections = u64::from(trial.load.connections_and_idle());
         let ours = trial.serve.ours();
         let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
+        let descriptors_beside = ours.map_or(DESCRIPTORS_BESIDE, |serve| descriptors_beside(serve.architecture));
         let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
         let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
         let workers = pool.unwrap_or(connections);
@@ -76,8 +79,17 @@ impl ServerResources {
             PerConnection::Thread => (workers + TASKS_BESIDE, mappings(workers, budget)),
             PerConnection::Process => (workers + TASKS_BESIDE, 0),
         };
-        Self { per_connection, pool, workers, tasks, mappings }
+        Self { per_connection, descriptors_beside, pool, workers, tasks, mappings }
     }
+}
+
+/// Returns the descriptors of a server's process besides those of its connections. Each thread that serves many has some.
+fn descriptors_beside(architecture: Architecture) -> u64 {
+    let networks = match architecture.model.per_connection {
+        PerConnection::Nothing | PerConnection::Stack => architecture.threads.map_or(0, |threads| threads.network),
+        PerConnection::Thread | PerConnection::Process => 0,
+    };
+    DESCRIPTORS_BESIDE + u64::from(networks) * u64::from(DESCRIPTORS_PER_NETWORK)
 }
 
 /// Returns the memory mappings of `count` threads or coroutines, each with a stack and a read buffer. glibc gives
@@ -107,7 +119,7 @@ pub fn limit(architecture: Architecture, host: &Host) -> Limit {
         PerConnection::Thread => (true, true),
     };
     let has_tasks = has_threads || per_connection == PerConnection::Process;
-    let descriptors_beside = DESCRIPTORS_BESIDE + if has_threads { spare } else { 0 };
+    let descriptors_beside = descriptors_beside(architecture) + if has_threads { spare } else { 0 };
     let mappings_max = host.mappings_max.saturating_sub(MAPPINGS_BESIDE) / MAPPINGS_PER_STACK;
     // If several limits are equal, the first one counts.
     let limits = [

@@ -332,12 +332,13 @@ fn sizes(workload: &Workload) -> Option<(f64, f64)> {
 
 fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
     let connections = u64::from(trial.load.connections_and_idle());
-    let ServerResources { per_connection, workers, tasks, mappings, .. } = ServerResources::of(trial);
+    let ServerResources { per_connection, descriptors_beside, workers, tasks, mappings, .. } =
+        ServerResources::of(trial);
     let of_accept = trial.serve.ours().map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let figure = figures.of(&trial.architecture)?;
-    let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
+    let descriptors = connections.max(of_accept) + descriptors_beside;
     let (descriptors, files) = match per_connection {
-        PerConnection::Process => (DESCRIPTORS_BESIDE, workers * FILES_PER_PROCESS),
+        PerConnection::Process => (descriptors_beside, workers * FILES_PER_PROCESS),
         PerConnection::Nothing | PerConnection::Stack | PerConnection::Thread => (descriptors, descriptors),
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;

@@ -294,6 +294,21 @@ fn limit_of_architecture_is_where_plans_become_infeasible() {
 }
 
 #[test]
+fn descriptors_of_each_network_thread_count() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(400).unwrap()];
+    let host = Host { descriptors_max: 4_096, ..Host::made_up() };
+    let mut needed = |architecture: &str| -> Vec<String> {
+        experiment.architectures.0 = vec![architecture.parse().unwrap()];
+        let reasons = plan(&experiment, &host).unwrap().trials.remove(0).infeasible;
+        reasons.into_iter().filter(|reason| reason.contains(" descriptors, ")).collect()
+    };
+    assert_eq!((needed("symped:400"), needed("mt-pool:1000")), (Vec::new(), Vec::new()));
+    let reasons = needed("symped:1000").join("\n");
+    assert!(reasons.contains("need 8464 descriptors, but the hard limit is 4096"), "{reasons}");
+}
+
+#[test]
 fn infeasible_pools_and_accept_strategies_state_reasons() {
     let preset = crate::spec::presets::find("compare").unwrap().experiment();
     let tried = [

@@ -21,7 +21,7 @@ use crate::service::limits;
 use crate::socket::steering::{Steering, WorkerState};
 use crate::socket::{self, Accepted, Acceptor, PAUSE};
 use crate::spec::accept::Accept;
-use crate::spec::model::{NetworkStage, PayloadStage};
+use crate::spec::model::{DESCRIPTORS_PER_NETWORK, NetworkStage, PayloadStage};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering::Relaxed;
 
@@ -105,7 +105,7 @@ pub(super) fn run(
         stop: Some(context.stop),
         mailbox: None,
         context,
-        descriptors_max: context.connections_max + OTHER_DESCRIPTORS + networks * DESCRIPTORS_PER_NETWORK,
+        descriptors_max: context.connections_max + OTHER_DESCRIPTORS + networks * DESCRIPTORS_PER_NETWORK as usize,
         counters: context.workers.accept(),
         started: &started,
     };
@@ -224,7 +224,6 @@ fn cpus_of_network(context: &ServerContext<'_>, number: usize) -> Vec<usize> {
 
 /// Descriptors besides those of connections and network threads, such as the listener and inherited ones.
 const OTHER_DESCRIPTORS: usize = 1024;
-const DESCRIPTORS_PER_NETWORK: usize = 8;
 
 fn run_network<'a>(
     network_loop: &dyn NetworkLoop,

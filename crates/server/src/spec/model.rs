@@ -87,6 +87,10 @@ pub enum ThreadSpec {
 /// The most threads of a stage.
 pub const THREADS_MAX: u32 = 1024;
 
+/// The most descriptors of a thread that serves many connections, such as its listener, its waker and its epoll instance. A thread
+/// of glommio has three rings, an eventfd, a listener and a duplicate of it.
+pub const DESCRIPTORS_PER_NETWORK: u32 = 8;
+
 /// The cost of a connection besides a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerConnection {
