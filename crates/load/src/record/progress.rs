@@ -36,6 +36,11 @@ impl Progress {
         self.send.done.store(true, Release);
     }
 
+    /// Whether the send role is done. If so, all requests that it has sent are visible.
+    pub fn is_done(&self) -> bool {
+        self.send.done.load(Acquire)
+    }
+
     #[inline]
     pub fn add_completed(&self, count: u64) {
         add(&self.receive.completed, count);
@@ -69,7 +74,7 @@ impl Progress {
 
     /// Whether responses may still arrive: the send role is not done, or a sent request is neither answered nor lost.
     pub fn is_outstanding(&self) -> bool {
-        !self.send.done.load(Acquire) || self.sent() > self.completed() + self.lost()
+        !self.is_done() || self.sent() > self.completed() + self.lost()
     }
 }
 

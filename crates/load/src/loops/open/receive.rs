@@ -47,6 +47,7 @@ struct Connection<P: ClientProtocol> {
     io: Arc<Socket>,
     /// The event that a reconnect waits for; `None` while the connection is established.
     reconnecting: Option<Awaits>,
+    has_ended: bool,
     head: Head,
     reader: P::Reader,
     /// The arrival of the first part of an incomplete response, in ticks; 0 without one.
@@ -88,7 +89,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         let connection = |io| {
             let (head, reader) = (Head::default(), P::Reader::default());
-            Connection { io, reconnecting: None, head, reader, first: 0 }
+            Connection { io, reconnecting: None, has_ended: false, head, reader, first: 0 }
         };
         Ok(Self {
             alive: sockets.len(),
@@ -314,16 +315,32 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
 
     #[cold]
     fn end(&mut self, index: usize, class: Class) {
-        let Shared { records, links, progress, .. } = self.shared;
-        let link = &links[index];
-        link.fail(class);
+        self.shared.links[index].fail(class);
         self.alive -= 1;
+        self.lose(index);
+        let connection = &mut self.connections[index];
+        connection.has_ended = true;
+        // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
+        self.poller.remove(connection.io.as_fd());
+    }
+
+    /// Counts the unanswered requests of a connection as lost.
+    fn lose(&mut self, index: usize) {
+        let Shared { records, links, progress, .. } = self.shared;
         let mut lost = 0;
-        while self.connections[index].head.take(link, records).is_some() {
+        while self.connections[index].head.take(&links[index], records).is_some() {
             lost += 1;
         }
         progress.add_lost(lost);
-        // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
-        self.poller.remove(self.connections[index].io.as_fd());
+    }
+
+    /// Counts requests as lost that the send role added to connections while they ended. Call it once the send role is done.
+    #[cold]
+    pub fn lose_late(&mut self) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].has_ended {
+                self.lose(index);
+            }
+        }
     }
 }

@@ -161,6 +161,7 @@ pub fn receive_loop<P: ClientProtocol>(
 ) -> Option<f64> {
     let mut sleeper = Sleeper::new(until.window.clone());
     let mut events = Events::with_capacity(EVENTS_MAX);
+    let mut has_lost_late = false;
     loop {
         // Do not wake during the slices of other contestants, except for responses and reconnects.
         let planned = slices.sleep(clock, clock.now(), |ns| receiver.sleep_precise(ns));
@@ -172,11 +173,57 @@ pub fn receive_loop<P: ClientProtocol>(
             // No connection is left for sending.
             until.stop.store(true, Relaxed);
         }
+        if !has_lost_late && until.progress.is_done() {
+            has_lost_late = true;
+            receiver.lose_late();
+        }
         let now = clock.now();
         sleeper.tick(now);
         if until.is_over(now) || !until.progress.is_outstanding() {
             let window_ns = clock.between_ns(until.window.start, until.window.end) as u64;
             return sleeper.busy_share(now, window_ns);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::config::ClockChoice;
+    use crate::protocol::Fixed;
+    use crate::record::progress::Progress;
+    use crate::record::request::{Link, Record, Shared, Tail};
+    use crate::socket::Socket;
+
+    #[test]
+    fn request_on_a_connection_that_ends_meanwhile_is_lost() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let (protocol, progress, stop) = (&Fixed::new(1, 1), &Progress::default(), &AtomicBool::new(false));
+        let (records, links) = ([Record::new(0, 0)], [Link::default(), Link::default()]);
+        let (records, links) = (&records[..], &links[..]);
+        let shared =
+            Shared { clock, protocol, first: 0, records, retries: &[], numbers: &[], links, transfers: &[], progress };
+        let [(own, peer), (other, _peer)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let sockets = [own, other].map(|socket| Arc::new(Socket::from(OwnedFd::from(socket)))).to_vec();
+        let mut receiver = Receiver::new(shared, sockets, None, None).unwrap();
+        drop(peer);
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        receiver.wait(&mut events, 1_000);
+        events.iter().for_each(|event| receiver.handle(event));
+        assert!(links[0].is_dead() && !links[1].is_dead());
+        // The send role has found the connection working before it ended.
+        Tail::default().push(&links[0], records, 0);
+        progress.add_sent();
+        progress.set_done();
+        let now = clock.now();
+        let drained = now + clock.ticks(200e6);
+        let until = StopCondition { window: &(now..drained), drained, stop, progress };
+        receive_loop(&clock, &until, OwnSlices::default(), &mut receiver);
+        assert_eq!((progress.lost(), progress.is_outstanding()), (1, false));
     }
 }
