@@ -46,15 +46,15 @@ const NEW_RUN_ONLY: &str = "output";
   muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench overload --p99 5ms               # beyond the capacity, and back
   muxbench advise --objective cpu --limit p99=2ms  # which architecture is best?
-  muxbench atlas                            # which one wins under which traffic?
-  muxbench gate './a {port}' './b {port}' --service http --path / --allow-exec  # is b slower than a?
+  muxbench atlas                            # which one wins where?
+  muxbench gate './a {port}' './b {port}' --service http --path / --allow-exec
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
   muxbench completions bash                 # shell completions
   muxbench man compare                      # a manual page
 
-Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or
-2000/s. A report has as many columns as the terminal, or 80 if its output is no terminal. The variable COLUMNS replaces this
+Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or \
+2000/s. A report has as many columns as the terminal, or 80 if its output is no terminal. The variable COLUMNS replaces this \
 number. NO_COLOR=1 removes colours.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage. `muxbench COMMAND --help` has the others")]

@@ -255,6 +255,17 @@ mod tests {
     }
 
     #[test]
+    fn examples_have_at_most_80_columns() {
+        let mut command = built(COLUMNS.1);
+        let texts: Vec<String> = visible(&mut command).map(|command| command.render_long_help().to_string()).collect();
+        for text in texts.iter().chain([&command.render_long_help().to_string()]) {
+            let examples = text.lines().skip_while(|line| *line != "Examples:").take_while(|line| !line.is_empty());
+            let wide: Vec<&str> = examples.filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+        }
+    }
+
+    #[test]
     fn flags_are_under_the_heading_of_their_topic() {
         let command = built(80);
         for (name, flag, heading) in [

@@ -45,7 +45,7 @@ const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 30
   muxbench capacity --p99 5ms --target mine=http://127.0.0.1:8080/
   muxbench capacity --p99 1ms
   muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
-  muxbench capacity --at-rate 2000 --to 20000  # the most connections without errors
+  muxbench capacity --at-rate 2000 --to 20000  # most connections
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {
     #[command(flatten)]

@@ -26,7 +26,7 @@ use crate::{control, exit, output, signals};
 #[command(after_help = "Examples:
   muxbench idle --target 127.0.0.1:7007 --connections 15000
   muxbench idle http://127.0.0.1:8080/ --connections 5000 --time 1min
-  muxbench idle --target unix:/tmp/kv.sock --service kv --connections 1000 --json")]
+  muxbench idle --target unix:/tmp/kv.sock --service kv -c 1000 --json")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,

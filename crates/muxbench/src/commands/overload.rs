@@ -45,7 +45,7 @@ const HEADING: &str = "Load";
   muxbench overload --p99 5ms --arch epoll,mt,seda
   muxbench overload --capacity 20k --target mine=http://127.0.0.1:8080/
   muxbench overload --p99 5ms --request-timeout 200ms --retries 3
-  muxbench overload --p99 5ms --retries 3 --retry-budget 10%  # as a service mesh
+  muxbench overload --p99 5ms --retries 3 --retry-budget 10%  # as in a mesh
   muxbench overload --p99 5ms --pulse 3 --pulse-length 1s --after 1min
   muxbench report --html                   # goodput over time, as a figure")]
 pub struct Args {
