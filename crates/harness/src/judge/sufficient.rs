@@ -42,7 +42,7 @@ pub(super) fn requests(report: &LoadReport) -> Check {
 }
 
 pub(super) fn unanswered(report: &LoadReport) -> Check {
-    let share = report.errors.timeout as f64 / report.planned.max(1) as f64;
+    let share = report.error_share(report.errors.timeout);
     let limit = match report.transport {
         Transport::Tcp | Transport::Unix => TIMEOUT_SHARE_MAX,
         Transport::Udp => 0.0,

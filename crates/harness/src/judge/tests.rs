@@ -370,6 +370,8 @@ fn errors_and_few_requests_fail_trial() {
     assert_eq!(kind(|r| r.errors.reset = 1), VerdictKind::Failed);
     assert_eq!(kind(|r| r.errors.wrong = 1), VerdictKind::Failed);
     assert_eq!(kind(|r| r.errors.timeout = 5), VerdictKind::Failed);
+    // Errors are those of the whole trial, so the share is, too.
+    assert_eq!(kind(|r| (r.errors.timeout, r.trial_requests) = (5, Some(5_000))), VerdictKind::Valid);
     assert_eq!(kind(|r| r.planned = 5), VerdictKind::Failed);
 }
 

@@ -1,6 +1,5 @@
 //! Gates: repeats of two builds, until each figure of the new one is known to be within its limit, or one to be beyond.
 
-use load::LoadReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Estimate;
@@ -83,7 +82,7 @@ pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
         // In a trial that did not finish all requests have failed, although a server that fails when its clients leave has a report.
         GateFigure::Errors => {
             let finished = load.filter(|_| !verdict.is_unfinished());
-            Some(finished.map_or(1.0, LoadReport::error_share))
+            Some(finished.map_or(1.0, |load| load.error_share(load.errors.total())))
         }
         _ if !is_usable => None,
         GateFigure::P50 => time(0.5, Percentile::P50),

@@ -144,9 +144,9 @@ impl LoadReport {
         late.with_stalled(self.stalled_share().unwrap_or(0.0))
     }
 
-    /// The share of the whole trial's requests that failed. Older runs know only those of the window, which give a higher share.
-    pub fn error_share(&self) -> f64 {
-        let errors = self.errors.total();
+    /// The share of the whole trial's requests that `errors`, a part of [`Self::errors`], are. Older runs know only the requests of
+    /// the window, which give a higher share.
+    pub fn error_share(&self, errors: u64) -> f64 {
         // A connection without a request may fail too.
         let requests = self.trial_requests.unwrap_or(self.planned).max(errors);
         errors as f64 / requests.max(1) as f64
