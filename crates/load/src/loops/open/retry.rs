@@ -116,6 +116,12 @@ impl Retries {
     }
 }
 
+/// Whether an attempt has a response within the time limit, or a rejection.
+#[inline]
+pub fn is_answered(sent: u64, complete: u64, timeout_ticks: u64) -> bool {
+    complete == REJECTED || (complete != 0 && complete.saturating_sub(sent) <= timeout_ticks)
+}
+
 /// Counts of a client's attempts over the whole trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
@@ -152,9 +158,8 @@ pub fn settle(
     let mut attempts = Attempts::default();
     let planned = records.len() - retries.len();
     let (requests, again) = records.split_at_mut(planned);
-    let is_timely = |sent: u64, complete: u64| complete == REJECTED || complete.saturating_sub(sent) <= timeout_ticks;
     let mut count = |sent: u64, complete: u64, connection: u32| {
-        let is_answered = complete != 0 && is_timely(sent, complete);
+        let is_answered = is_answered(sent, complete, timeout_ticks);
         if sent == 0 || (complete == 0 && has_failed(connection)) {
             return is_answered;
         }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::config::{LoadConfig, Transport};
 use crate::driver::RETRY_NS;
 use crate::loops::open::reconnect::{Handover, Reconnected};
-use crate::loops::open::retry::Retries;
+use crate::loops::open::retry::{Retries, is_answered};
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Link, Shared, Tail};
 use crate::socket::Socket;
@@ -170,18 +170,20 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     /// Sends attempts again that have timed out, or whose connections have failed. Call it while no request is due.
     #[inline]
     pub fn resend(&mut self, now: u64) {
-        if self.retries.is_some() {
-            self.resend_failed(now);
+        if let Some(timeout_ticks) = self.retries.as_ref().map(|it| it.timeout_ticks) {
+            self.resend_failed(now, timeout_ticks);
         }
     }
 
-    fn resend_failed(&mut self, now: u64) {
+    fn resend_failed(&mut self, now: u64, timeout_ticks: u64) {
         let Shared { records, links, progress, .. } = self.shared;
-        let is_answered = |index: usize| records[index].complete.load(Relaxed) != 0;
+        let is_answered = |index: usize| {
+            is_answered(records[index].sent.load(Relaxed), records[index].complete.load(Relaxed), timeout_ticks)
+        };
         let first_at = |retries: &mut Option<Retries>| {
             let retries = retries.as_mut()?;
             let index = retries.first(is_answered)?;
-            Some((index, records[index].sent.load(Relaxed) + retries.timeout_ticks))
+            Some((index, records[index].sent.load(Relaxed) + timeout_ticks))
         };
         let count = self.retries.as_mut().map_or(0, |it| it.search(progress.lost(), now));
         for at in 0..count {
@@ -335,4 +337,43 @@ struct SocketIsFull;
 /// A record's index as stored in [`Connection::blocked`].
 fn from_index(record: usize) -> Option<NonZeroU32> {
     NonZeroU32::new(record as u32 + 1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::config::{ClockChoice, RequestTimeout};
+    use crate::protocol::Fixed;
+    use crate::record::progress::Progress;
+    use crate::record::request::{Record, Retry};
+    use crate::time::clock::Clock;
+
+    #[test]
+    fn late_response_does_not_cancel_its_retry() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
+        let config = LoadConfig { request_timeout, ..LoadConfig::new(([127, 0, 0, 1], 0), service) };
+        // Two planned requests, and the records of two retries.
+        let records = [0; 4].map(|planned| Record::new(planned, 0));
+        let (retries, links): ([Retry; 2], [Link; 1]) = Default::default();
+        let (protocol, progress) = (&Fixed::new(1, 1), &Progress::default());
+        let (records, retries, links) = (&records[..], &retries[..], &links[..]);
+        let shared =
+            Shared { clock, protocol, first: 0, records, retries, numbers: &[], links, transfers: &[], progress };
+        let (own, _peer) = UnixStream::pair().unwrap();
+        let mut sender = Sender::new(shared, &config, &[Arc::new(Socket::from(OwnedFd::from(own)))], None);
+        sender.send();
+        sender.send();
+        let (limit, sent) = (clock.ticks(1e6), [0, 1].map(|index: usize| records[index].sent.load(Relaxed)));
+        records[0].complete.store(sent[0] + limit + 1, Relaxed);
+        records[1].complete.store(sent[1] + limit, Relaxed);
+        (0..2).for_each(|_| sender.resend(sent[1] + 2 * limit));
+        let numbers = [0, 1].map(|at: usize| retries[at].number.load(Relaxed));
+        assert_eq!((progress.sent(), numbers), (3, [1, 0]), "only the first response came after the time limit");
+        assert_eq!(retries[0].request.load(Relaxed), 0);
+    }
 }
