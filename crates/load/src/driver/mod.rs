@@ -192,6 +192,12 @@ impl StopCondition<'_> {
     pub fn is_over(&self, now: u64) -> bool {
         now >= self.drained || self.stop.load(Relaxed)
     }
+
+    /// Whether the loop may end at `now`: it must, or the window has ended and no request is outstanding.
+    #[inline]
+    pub fn may_end(&self, now: u64) -> bool {
+        self.is_over(now) || (now >= self.window.end && !self.progress.is_outstanding())
+    }
 }
 
 pub struct ClientThread<'a, T> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{Pacing, Phases, Popularity, Roles, Schedule, Timestamps, Transport};
+use muxbench_load::config::{Pacing, Phases, Popularity, RateProfile, Roles, Schedule, Segment, Timestamps, Transport};
 use muxbench_load::report::Hardware;
 use muxbench_load::tools::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
@@ -73,6 +73,20 @@ fn every_role_and_pacing_completes_all_requests() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn window_lasts_as_long_as_its_profile() {
+    let target = server(answer_all);
+    let segments = vec![Segment::hold(600.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
+    let mut config = LoadConfig { rate_per_s: Some(120.0), profile: Some(RateProfile { segments }), ..config(target) };
+    config.phases.measure_ns = 500_000_000;
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let started = Instant::now();
+        let Outcome { report, .. } = run(&LoadConfig { roles, ..config.clone() });
+        assert!(started.elapsed() >= Duration::from_millis(600), "{roles:?}: {:?}", started.elapsed());
+        assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
     }
 }
 

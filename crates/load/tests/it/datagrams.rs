@@ -4,9 +4,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use muxbench_load::config::{LoadConfig, Pacing, Phases};
+use muxbench_load::config::{LoadConfig, Pacing, Phases, RateProfile, Segment};
 use muxbench_load::{LoadReport, Outcome, Sample};
 use wire::udp::{ID_BYTES, Udp};
 use wire::{Ports, ServiceSpec};
@@ -112,6 +112,16 @@ fn all_requests_are_answered() {
         // With this seed, each port gets requests.
         assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));
     }
+}
+
+#[test]
+fn window_of_datagrams_lasts_as_long_as_its_profile() {
+    let server = Server::start(honest);
+    let segments = vec![Segment::hold(1_000.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
+    let started = Instant::now();
+    let (report, _) = run(&LoadConfig { profile: Some(RateProfile { segments }), ..server.config() });
+    assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
+    assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
 }
 
 #[test]

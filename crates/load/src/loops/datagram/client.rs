@@ -189,7 +189,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends and receives until the cool-down ends or no request is outstanding. A due request waits for at most one response.
+    /// Sends and receives until the cool-down ends, or the window has ended and no request is outstanding. A due request waits for at
+    /// most one response.
     pub fn run(mut self, pacing: Pacing, mut slices: OwnSlices, until: &StopCondition<'_>) -> LoopResult {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
@@ -209,7 +210,7 @@ impl<'a> Client<'a> {
                 until.progress.set_done();
                 if until.progress.is_outstanding() {
                     settled_since = None;
-                } else if now.saturating_sub(*settled_since.get_or_insert(now)) > linger {
+                } else if now.saturating_sub(*settled_since.get_or_insert(now)) > linger && now >= until.window.end {
                     break;
                 }
             }

@@ -42,7 +42,7 @@ pub fn one_loop<P: ClientProtocol>(
                 until.progress.set_done();
             }
         }
-        if receiver.alive() == 0 || until.is_over(now) || !until.progress.is_outstanding() {
+        if receiver.alive() == 0 || until.may_end(now) {
             return turns;
         }
         let sleep = |ns| receiver.sleep_precise(ns);
@@ -179,7 +179,7 @@ pub fn receive_loop<P: ClientProtocol>(
         }
         let now = clock.now();
         sleeper.tick(now);
-        if until.is_over(now) || !until.progress.is_outstanding() {
+        if until.may_end(now) {
             let window_ns = clock.between_ns(until.window.start, until.window.end) as u64;
             return sleeper.busy_share(now, window_ns);
         }
