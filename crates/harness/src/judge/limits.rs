@@ -34,7 +34,7 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 pub(crate) const OVERRUN_SHARE_MAX: f64 = 0.25;
 /// The highest share of the server's CPUs that other processes may take. They slow all contestants alike.
 pub(super) const TAKEN_SHARE_MAX_INTERLEAVED: f64 = 0.5;
-/// The highest share of rounds that may be left out because a client paused.
+/// The highest share of rounds that may be left out because a client paused. Beyond it, all rounds are measured.
 pub(super) const LEFT_OUT_SHARE_MAX: f64 = 0.5;
 /// The queue of a server grows within slices if the median of their second half is this many times that of their first half.
 pub(super) const SLICE_GROWTH_MAX: f64 = 2.0;

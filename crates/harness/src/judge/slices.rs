@@ -10,11 +10,11 @@ use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
 pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
     let overrun = share(report.overrun, report.measured_rounds());
-    let left_out = share(report.left_out, report.rounds + report.left_out);
+    let paused = share(report.left_out, report.rounds + report.left_out);
     let [first_ns, second_ns] = report.p50_by_half_ns.map(|ns| ns as f64);
     let second_max_ns = (SLICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS);
     vec![
-        at_most("share of rounds left out because a client paused", left_out, LEFT_OUT_SHARE_MAX, "", ClientLimited),
+        at_most("share of rounds in which a client paused", paused, LEFT_OUT_SHARE_MAX, "", ClientLimited),
         at_most("share of slices with responses after the next guard", overrun, OVERRUN_SHARE_MAX, "", Unsteady),
         at_most("median service time late in slices", second_ns / 1e6, second_max_ns / 1e6, "ms", Saturated),
     ]
@@ -27,7 +27,7 @@ mod tests {
     /// The failed checks of a report.
     fn failed(report: SliceReport) -> Vec<&'static str> {
         let name = |check: &Check| {
-            ["left out", "after the next guard", "late in slices"].into_iter().find(|it| check.name.contains(it))
+            ["a client paused", "after the next guard", "late in slices"].into_iter().find(|it| check.name.contains(it))
         };
         checks(&report).iter().filter(|check| !check.passed).filter_map(name).collect()
     }
@@ -44,7 +44,7 @@ mod tests {
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
-        assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["left out"]);
+        assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
         assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(
             failed(SliceReport { p50_by_half_ns: [100_000, 900_000], ..healthy }),

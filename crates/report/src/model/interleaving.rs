@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness::model::{Trial, TrialRecord};
+use load::report::SliceReport;
 
 use super::row::Row;
 use crate::format;
@@ -18,8 +19,10 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     };
     // All contestants of a heat leave out the same rounds.
     let rounds = slices().filter_map(|(slices, it)| Some((slices.heat, it.load.as_ref()?.slices.as_ref()?)));
-    let heats: BTreeMap<u32, (u64, u64)> = rounds.map(|(heat, it)| (heat, (it.rounds, it.left_out))).collect();
-    let (counted, left_out) = heats.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let heats: BTreeMap<u32, &SliceReport> = rounds.collect();
+    let sum = |count: fn(&SliceReport) -> u64| heats.values().map(|it| count(it)).sum::<u64>();
+    let (all, left_out) = (sum(|it| it.rounds + it.left_out), sum(|it| it.rounds + it.left_out - it.measured_rounds()));
+    let measured = sum(|it| it.left_out) - left_out;
     let ms = |ns: u64| format!("{} ms", ns as f64 / 1e6);
     let windows = if heats.len() > 1 { format!(" in each of {} windows", heats.len()) } else { String::new() };
     let gap = Some(first.gap_ns).filter(|&ns| ns > 0);
@@ -30,7 +33,11 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
         ms(first.guard_ns)
     );
     if left_out > 0 {
-        turns += &format!(" {left_out} of {} rounds are left out, because a client paused.", counted + left_out);
+        turns += &format!(" {left_out} of {all} rounds are left out, because a client paused.");
+    }
+    if measured > 0 {
+        turns +=
+            &format!(" A client paused in {measured} of {all} rounds: too many to leave out, so they are measured.");
     }
     let reference = records.iter().find(|record| record.trial.is_reference);
     let groups = reference.map(|record| {
@@ -60,10 +67,13 @@ mod tests {
         let sentences = |run: &_| Summary::of(run).comparisons[0].interleaving.clone();
         let turns = "The servers took turns of 10 ms; the first 2 ms of a turn do not count.";
         assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out, because a client paused.")]);
-        for record in &mut run.records {
-            record.load.as_mut().unwrap().slices.as_mut().unwrap().left_out = 0;
+        let measured = " A client paused in 400 of 676 rounds: too many to leave out, so they are measured.";
+        for (left_out, rest) in [(400, measured), (0, "")] {
+            for record in &mut run.records {
+                record.load.as_mut().unwrap().slices.as_mut().unwrap().left_out = left_out;
+            }
+            assert_eq!(sentences(&run), [format!("{turns}{rest}")]);
         }
-        assert_eq!(sentences(&run), [turns]);
         run.records[0].trial.load.slices.as_mut().unwrap().gap_ns = 500_000;
         assert!(sentences(&run)[0].starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them; "));
         run.records[2].trial.load.slices = None;
