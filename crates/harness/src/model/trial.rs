@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use load::config::{
-    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, Schedule, Think, Trace, stored,
+    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, RequestTimeout, Schedule, Think, Trace, stored,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct Workload {
     /// The requests that each connection of a closed loop sends at once.
     #[serde(default = "stored::one", skip_serializing_if = "stored::is_one")]
     pub pipeline: u32,
+    /// The time limit of requests, and their retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<RequestTimeout>,
     /// The requests to a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
@@ -91,6 +94,7 @@ impl Workload {
             think: load.think,
             requests_per_connection: load.requests_per_connection,
             pipeline: load.pipeline,
+            request_timeout: load.request_timeout,
             kv: load.kv.clone(),
             http: load.http.clone(),
             active: load.active,

@@ -77,7 +77,9 @@ pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity
         phases.cool_down_ns = phases.cool_down_ns.max(limit_ns);
     }
     (trial.workload.profile, trial.load.profile) = (Some(profile.clone()), Some(profile));
-    trial.load.request_timeout = Some(goal.request_timeout);
+    for limit in [&mut trial.workload.request_timeout, &mut trial.load.request_timeout] {
+        *limit = Some(goal.request_timeout);
+    }
     trial
 }
 

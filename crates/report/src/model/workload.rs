@@ -105,5 +105,35 @@ pub fn title(workload: &Workload) -> String {
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }
+    if let Some(limit) = workload.request_timeout {
+        words.push(format!("time limit {}", Time(limit.timeout_ns)));
+        if limit.retries > 0 {
+            words.push(format!("up to {}", format::counted(limit.retries as usize, "retry", "retries")));
+            words.extend(limit.retry_budget.map(|share| format!("retry budget {}", format::percent(share))));
+        }
+    }
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use load::config::{LoadConfig, RequestTimeout};
+
+    use super::*;
+
+    #[test]
+    fn workloads_with_another_time_limit_have_another_title() {
+        let load = testkit::run().header.trials[0].load.clone();
+        let usual = Workload::new(&load);
+        for (retries, retry_budget, words) in [
+            (0, None, "time limit 200ms"),
+            (1, None, "time limit 200ms, up to 1 retry"),
+            (3, Some(0.1), "time limit 200ms, up to 3 retries, retry budget 10 %"),
+        ] {
+            let request_timeout = Some(RequestTimeout { timeout_ns: 200_000_000, retries, retry_budget });
+            let workload = Workload::new(&LoadConfig { request_timeout, ..load.clone() });
+            assert_eq!(title(&workload), format!("{}, {words}", title(&usual)));
+            assert!(!is_same_traffic(&workload, &usual));
+        }
+    }
 }
