@@ -300,8 +300,8 @@ fn service_mean(records: &[&TrialRecord]) -> Option<Estimate> {
     Estimate::of(&records.iter().filter_map(mean).collect::<Vec<_>>())
 }
 
-/// Replaces p50, p90, p95 and p99 by the geometric means of their blocks. p99 uses the repeats of its estimate, unless the client may
-/// have caused it.
+/// Replaces p50, p90, p95 and p99 by the geometric means of their blocks. Those above the median use the repeats of their estimate,
+/// unless the client may have caused them.
 fn with_blocks(
     merged: Distribution,
     blocks: &RunBlocks<'_>,
@@ -312,13 +312,15 @@ fn with_blocks(
     let of = |records: &[&TrialRecord], percentile| {
         blocks.estimate(records, time(percentile)).map(|it| it.value.round() as u64)
     };
-    let servers = if late.reaches(0.99) { Vec::new() } else { client_tail::servers(records, 0.99) };
-    let p99 = of(&servers, Percentile::P99).or_else(|| of(records, Percentile::P99));
+    let tail = |q: f64, percentile| {
+        let servers = if late.reaches(q) { Vec::new() } else { client_tail::servers(records, q) };
+        of(&servers, percentile).or_else(|| of(records, percentile))
+    };
     Distribution {
         p50_ns: of(records, Percentile::P50).unwrap_or(merged.p50_ns),
-        p90_ns: of(records, Percentile::P90).unwrap_or(merged.p90_ns),
-        p95_ns: of(records, Percentile::P95).unwrap_or(merged.p95_ns),
-        p99_ns: p99.unwrap_or(merged.p99_ns),
+        p90_ns: tail(0.9, Percentile::P90).unwrap_or(merged.p90_ns),
+        p95_ns: tail(0.95, Percentile::P95).unwrap_or(merged.p95_ns),
+        p99_ns: tail(0.99, Percentile::P99).unwrap_or(merged.p99_ns),
         ..merged
     }
 }

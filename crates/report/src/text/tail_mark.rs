@@ -127,6 +127,24 @@ mod tests {
     }
 
     #[test]
+    fn tail_of_a_late_repeat_is_left_out_of_each_report() {
+        let mut run = testkit::run();
+        // One of four repeats of `epoll` has slow requests, which its client may have caused.
+        let load = run.records[0].load.as_mut().unwrap();
+        load.service.histogram.extend([9_000_000; 40]);
+        load.service.distribution = load.service.histogram.distribution();
+        load.late = Some(LateSends { bound_ns: 100_000, count: 3, sent: 200, ..LateSends::default() });
+        let comparison = Summary::of(&run).comparisons.swap_remove(0);
+        let row = comparison.rows.into_iter().find(|row| row.architecture == "epoll").unwrap();
+        assert!(!row.is_client_tail(0.95), "the mark counts all repeats together");
+        let service = row.service.unwrap();
+        let pair = RunDiff::of(&run, &run).pairs.into_iter().find(|pair| pair.architecture == "epoll").unwrap();
+        let expected = [pair.a.service_p90_ns, pair.a.service_p95_ns].map(|ns| ns.unwrap().round() as u64);
+        assert_eq!([service.p90_ns, service.p95_ns], expected);
+        assert!(service.p95_ns < 100_000, "{service:?}");
+    }
+
+    #[test]
     fn csv_has_late_sends_in_every_row() {
         let text = crate::export::csv::of(&run_with_late(2));
         let mut reader = csv::Reader::from_reader(text.as_bytes());
