@@ -22,7 +22,7 @@ pub struct RunExport<'a> {
     /// The result of each server of an overload, in place of a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     overload: Option<Overloads>,
-    /// The conclusion.
+    /// The answer: the result of a gate or a race, or else the conclusion of the rankings.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<String>,
     /// A sentence for each workload.
@@ -55,12 +55,24 @@ pub fn of(run: &Run) -> RunExport<'_> {
         trials: &run.records,
         capacity,
         overload,
-        best: summary.as_ref().map(conclusion::overall),
+        best: summary.as_ref().map(|it| conclusion::answer(run, it)),
         sentences: summary.as_ref().map(|it| it.comparisons.iter().map(conclusion::of).collect()),
         summary,
         sweep: Sweep::of(run),
         advice: AdviceReport::of(run),
         gate: GateReport::of(run),
         damage: &run.damage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_of_a_race_or_a_gate_is_its_answer() {
+        let (race, gate) = (testkit::advise_run(10), testkit::gate_run(20));
+        assert_eq!(of(&race).best.unwrap(), AdviceReport::of(&race).unwrap().sentences.join(" "));
+        assert_eq!(of(&gate).best.unwrap(), GateReport::of(&gate).unwrap().sentence);
     }
 }
