@@ -367,13 +367,17 @@ fn sentence_of(pairs: &[Pair]) -> String {
     if pairs.is_empty() {
         return "The runs cannot be compared: they have no architecture under the same workload.".into();
     }
-    if pairs.iter().all(|pair| pair.service_p50.is_none()) {
+    // If bursts outlast the window, streams have only a rate.
+    if pairs.iter().all(|pair| pair.service_p50.is_none() && pair.rate.is_none()) {
         return "The runs cannot be compared: no trial is valid in both.".into();
     }
     let (closed, open): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.workload.is_closed());
+    let (streams, closed): (Vec<&Pair>, Vec<&Pair>) =
+        closed.into_iter().partition(|pair| pair.workload.service.stream().is_some());
     let figures = [
         (open, "Median service time", (|pair| pair.service_p50) as fn(&Pair) -> Option<Change>),
         (closed, "Transactions per second", |pair| pair.rate),
+        (streams, "Bandwidth", |pair| pair.rate),
     ];
     let figures = figures.into_iter().filter(|(pairs, ..)| !pairs.is_empty());
     figures.map(|(pairs, name, change)| counted(&pairs, name, change)).collect::<Vec<_>>().join(" ")

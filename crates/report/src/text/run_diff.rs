@@ -210,6 +210,17 @@ mod tests {
     }
 
     #[test]
+    fn streams_without_times_are_compared_by_bandwidth() {
+        let mut run = testkit::bandwidth_run();
+        for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.service = load::report::Measured::default();
+        }
+        let diff = RunDiff::of(&run, &run);
+        assert!(diff.pairs.iter().all(|pair| pair.service_p50.is_none()));
+        assert!(diff.sentence.starts_with("Bandwidth of B against A, 18 pairs: "), "{}", diff.sentence);
+    }
+
+    #[test]
     fn run_does_not_differ_from_itself() {
         let run = testkit::run();
         let diff = RunDiff::of(&run, &run);
