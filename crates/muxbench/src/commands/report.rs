@@ -1,5 +1,6 @@
 //! `muxbench report`: shows one stored run, the difference of two, or the history of many.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -194,16 +195,8 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     if args.explain {
         bail!("--explain explains one run, but there are several; name one");
     }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for folder in given {
-        let found = store::runs(folder);
-        if found.is_empty() {
-            bail!("no run in {}; name the folder of a run, or a folder of runs", folder.display());
-        }
-        folders.extend(found.into_iter().filter(|run| !folders.contains(run)).collect::<Vec<_>>());
-    }
     let mut builder = history::HistoryBuilder::default();
-    for folder in &folders {
+    for folder in &folders_of(given)? {
         let name = folder.display().to_string();
         match read(folder) {
             Ok(run) => builder.add(&name, &comparable(run)),
@@ -233,6 +226,20 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     }
     let show = |medium| text::history::render(&history, medium);
     args.format.print_or_csv(args.csv, || &history, || export::history::csv(&history), show)
+}
+
+/// Returns the folder of each given run once, even if several paths lead to it.
+fn folders_of(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut folders, mut known) = (Vec::new(), BTreeSet::new());
+    for folder in given {
+        let found = store::runs(folder);
+        if found.is_empty() {
+            bail!("no run in {}; name the folder of a run, or a folder of runs", folder.display());
+        }
+        let place = |run: &PathBuf| run.canonicalize().unwrap_or_else(|_| run.clone());
+        folders.extend(found.into_iter().filter(|run| known.insert(place(run))));
+    }
+    Ok(folders)
 }
 
 fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
@@ -329,5 +336,18 @@ mod tests {
         assert_eq!(link("results/index.html", "results/deep/c"), "./deep/c/report.html");
         assert_eq!(link("pages/index.html", "results/deep/c"), "./../results/deep/c/report.html");
         assert_eq!(link("results/deep/c/index.html", "results/deep/c"), "./report.html");
+    }
+
+    #[test]
+    fn run_reached_by_several_paths_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path_of = |path: &str| folder.path().join(path);
+        for run in ["results/a", "results/b"] {
+            fs::create_dir_all(path_of(run)).unwrap();
+            fs::write(path_of(run).join("run.json"), "").unwrap();
+        }
+        std::os::unix::fs::symlink(path_of("results"), path_of("link")).unwrap();
+        let given = ["results/a", "results", "link", "results/../results"].map(path_of);
+        assert_eq!(folders_of(&given).unwrap(), ["results/a", "results/b"].map(path_of));
     }
 }
