@@ -45,6 +45,9 @@ pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The limit of one text, in bytes. Pages that link to themselves can claim any length.
 const TEXT_BYTES_MAX: i32 = 64 << 20;
 
+/// The explanation of a file without content, and the remedy.
+const ABSENT: &str = "is missing or empty; restore it from a copy, or repeat the run in another folder";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -71,7 +74,12 @@ fn check(folder: &Path, connected: rusqlite::Result<Connection>) -> anyhow::Resu
     let database = connected.map_err(explained)?;
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explained)?;
     if version != SCHEMA_VERSION {
-        let path = folder.join("muxbench.db").display().to_string();
+        let path = folder.join("muxbench.db");
+        let is_empty = fs::metadata(&path).is_ok_and(|it| it.len() == 0);
+        let path = path.display();
+        if is_empty {
+            bail!("{path}: {ABSENT}");
+        }
         bail!("cannot read {path}: it has version {version}, and this muxbench reads version {SCHEMA_VERSION}");
     }
     check_tables(&database).map_err(explained)?;
@@ -235,13 +243,15 @@ pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyho
     use ErrorCode::{CannotOpen, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure};
     let error = error.into();
     let Some(cause) = error.downcast_ref::<rusqlite::Error>() else { return error };
+    let path = folder.join("muxbench.db");
     let explanation = match cause.sqlite_error_code() {
         _ if is_locked(cause) => "another program locks the database; close it and try again",
         Some(DiskFull) => "the disk is full; free some space",
+        Some(CannotOpen) if matches!(path.try_exists(), Ok(false)) => ABSENT,
         Some(SystemIoFailure | ReadOnly | CannotOpen | PermissionDenied) => {
             "cannot be read or written; check free space and the owner of the folder"
         }
         _ => "is damaged, or is not a database of muxbench",
     };
-    error.context(format!("{}: {explanation}", folder.join("muxbench.db").display()))
+    error.context(format!("{}: {explanation}", path.display()))
 }

@@ -80,6 +80,22 @@ fn missing_or_damaged_run_is_an_error() {
     assert!(read(&run).unwrap_err().to_string().contains("run.json"));
 }
 
+#[test]
+fn missing_or_empty_database_is_named_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    drop(Store::create(&run, &header()).unwrap());
+    let path = run.join("muxbench.db");
+    let changes: [fn(&Path); 2] = [|path| fs::write(path, "").unwrap(), |path| fs::remove_file(path).unwrap()];
+    for change in changes {
+        change(&path);
+        let why = read(&run).unwrap_err().to_string();
+        assert!(why.contains("muxbench.db: is missing or empty; restore it"), "{why}");
+    }
+    let why = read(&path.with_file_name("run.json")).unwrap_err().to_string();
+    assert!(why.contains("run.json: contains no run; choose a folder"), "{why}");
+}
+
 /// A store with long records, so that damaged pages belong to few trials.
 fn stored(folder: &Path, trials: u32) -> RunHeader {
     let header = header();

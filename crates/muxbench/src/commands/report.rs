@@ -104,6 +104,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let reason = "--figure and --table name a part of a paper; add --paper NAME";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, reason).into());
     }
+    if let [_, _, ..] = args.runs.as_slice()
+        && let Some(file) = args.runs.iter().find(|it| it.is_file())
+    {
+        let file = file.display();
+        bail!("cannot compare {file}: it is a file, not the folder of a run; name a history of gates alone");
+    }
     let needs_one = args.paper.is_some() || args.send_deviation || args.openmetrics;
     match args.runs.as_slice() {
         [file] if file.is_file() => show_gate_history(args, file),

@@ -10,6 +10,7 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("run smoke --resume --quick", 2, "FILE and --quick cannot be used with --resume"),
     ("plan /dev/zero", 1, "/dev/zero: not a regular file; try `-` and a pipe"),
     ("report", 1, "contains no run"),
+    ("report bad.toml bad.toml", 1, "cannot compare bad.toml: it is a file, not the folder of a run"),
     ("compare --arch mt,mt", 1, "muxbench: architectures: \"mt\" appears twice"),
     ("sweep --rate 100 --csv absent/x.csv", 1, "cannot write absent/x.csv"),
     ("capacity", 2, "Usage: muxbench capacity [OPTIONS]"),
