@@ -34,7 +34,7 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         lines.push(medium.heading(&format!("Cost of a request by the servers' counters: {title}")));
-        lines.push(table(rows, medium));
+        lines.push(if breakdowns(rows).next().is_some() { table(rows, medium) } else { medium.prose(UNCOUNTED) });
         lines.extend(about_delays(rows).map(|text| medium.prose(&text)));
         lines.extend(balance::render(rows, medium));
         lines.extend(two_counts(rows, medium));
@@ -47,6 +47,9 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
     }
     medium.finished(lines.iter().map(|line| format!("{line}\n")).collect())
 }
+
+/// The text in place of a table without rows.
+const UNCOUNTED: &str = "There are no counters: none of these servers ran, or muxbench does not know their processes.";
 
 /// The heading of the time that runnable threads waited for a CPU.
 const WAITED: &str = "run delay µs";
@@ -185,6 +188,15 @@ mod tests {
             }
         }
         insta::assert_snapshot!(render(&Summary::of(&run), 120.into()));
+    }
+
+    #[test]
+    fn servers_without_counters_have_a_sentence_and_no_table() {
+        let mut run = testkit::run();
+        run.records.iter_mut().for_each(|record| record.server = None);
+        let text = render(&Summary::of(&run), 80.into());
+        assert_eq!(text.matches("There are no counters").count(), 2, "one for each workload: {text}");
+        assert!(!text.contains("architecture"), "{text}");
     }
 
     #[test]
