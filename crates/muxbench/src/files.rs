@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use harness::model::{Run, Trial};
 use harness::{files, store};
 use load::Sample;
 use papers::PaperComparison;
@@ -77,12 +78,40 @@ pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyho
     write_figures(figures, &comparison.series, folder)
 }
 
-/// Returns the send times of each client process.
-pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<Vec<i64>>> {
+/// Returns the send times of each client process in a trial of a run. Refuses samples of another trial.
+pub fn send_times(folder: &Path, run: &Run, trial: u32) -> anyhow::Result<Vec<Vec<i64>>> {
+    let path = store::samples_path(folder, trial);
+    let stored = run.records.iter().map(|record| &record.trial).find(|it| it.index == trial);
+    if let Some(text) = samples::parameters(&path)?.get("trial")
+        && serde_json::from_str::<Trial>(text).ok().as_ref() != stored
+    {
+        bail!("cannot use {}: these are the samples of another trial; restore the file from a copy", path.display());
+    }
     let mut clients: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-    for sample in samples::read(&store::samples_path(folder, trial))? {
+    for sample in samples::read(&path)? {
         let sent_ns = clients.entry(sample.client).or_default();
         sent_ns.extend((sample.sent_ns != Sample::NEVER).then_some(sample.sent_ns));
     }
     Ok(clients.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_another_trial_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = testkit::run();
+        let trial = run.records[0].trial.clone();
+        let path = store::samples_path(folder.path(), trial.index);
+        fs::create_dir(files::parent(&path)).unwrap();
+        let sample = Sample { sent_ns: 7, ..Sample::UNKNOWN };
+        let parameters = harness::samples::parameters(&trial.load, Some(&trial)).unwrap();
+        harness::samples::write(&path, &[sample], &parameters).unwrap();
+        assert_eq!(send_times(folder.path(), &run, trial.index).unwrap(), [[7]]);
+        run.records[0].trial.workload.connections += 1;
+        let why = send_times(folder.path(), &run, trial.index).unwrap_err().to_string();
+        assert!(why.contains("the samples of another trial"), "{why}");
+    }
 }

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -86,6 +87,13 @@ pub fn write(file: File, samples: &[Sample], parameters: &[(&str, String)]) -> a
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("cannot read samples from {}", path.display());
     read_from(&mut regular::open(path).with_context(place)?).with_context(place)
+}
+
+/// Reads the parameters in the metadata of a file of any user.
+pub fn parameters(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let place = || format!("cannot read samples from {}", path.display());
+    let table = Table::open(regular::open(path).with_context(place)?).with_context(place)?;
+    Ok(table.context(FOREIGN).with_context(place)?.metadata)
 }
 
 const FOREIGN: &str = "not the samples of a trial";

@@ -138,7 +138,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         }
     }
     let path = |name: &str| args.html.clone().map(|file| file.unwrap_or_else(|| folder.join(name)));
-    let mut sends_of = |trial| send_times(folder, trial);
+    let mut sends_of = |trial| send_times(folder, &run, trial);
     let summary = || report::model::Summary::of(&run);
     if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
         let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;

@@ -115,7 +115,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let at_once = Arc::new(AtomicBool::new(true));
         signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), at_once)?;
     }
-    let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| send_times(folder, trial)).collect();
+    let sends_of = folders.iter().zip(&runs).map(|(folder, run)| move |trial| send_times(folder, run, trial));
+    let mut sends_of: Vec<_> = sends_of.collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
     let comparison = PaperComparison::of(paper, part, &runs, &mut sends_of)?;
     if let Some(folder) = &args.figures {

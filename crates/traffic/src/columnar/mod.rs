@@ -7,6 +7,7 @@ pub(crate) mod column;
 mod snappy;
 pub(crate) mod thrift;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
 pub use self::column::Kind;
@@ -32,6 +33,8 @@ pub struct Table<F> {
     pub columns: Vec<SchemaColumn>,
     /// The groups of rows.
     pub groups: Vec<Group>,
+    /// The key-value metadata, without entries that are no text.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// A column of a schema.
@@ -81,9 +84,9 @@ impl<F: Read + Seek> Table<F> {
             let footer = Structure::read(&mut &footer[..])?;
             let columns = columns(&footer)?;
             let groups = groups(&footer, columns.len(), file_bytes)?;
-            Some((columns, groups))
+            Some((columns, groups, metadata(&footer)))
         };
-        Ok(read().map(|(columns, groups)| Self { file, columns, groups }))
+        Ok(read().map(|(columns, groups, metadata)| Self { file, columns, groups, metadata }))
     }
 
     /// Returns the values of a column in a group, with `None` for null. Returns `None` for pages that muxbench cannot decode.
@@ -145,6 +148,12 @@ fn unit_ns(element: &Structure<'_>) -> Option<u64> {
         10 => Some(1_000),
         _ => None,
     }
+}
+
+fn metadata(footer: &Structure<'_>) -> BTreeMap<String, String> {
+    let text = |entry: &Structure<'_>, field: i64| Some(str::from_utf8(entry.bytes(field)?).ok()?.to_owned());
+    let entries = footer.structures(5).into_iter().flatten();
+    entries.filter_map(|entry| Some((text(&entry, 1)?, text(&entry, 2)?))).collect()
 }
 
 /// Returns the groups of a footer; `None` if they have other columns, or more bytes or rows than the file has room for.

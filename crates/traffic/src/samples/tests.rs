@@ -200,6 +200,7 @@ fn samples_read_back_as_written() {
     let path = folder.path().join("samples.parquet");
     write(File::create(&path).unwrap(), &samples, &[("architecture", "epoll".into())]).unwrap();
     assert_eq!(read(&path).unwrap(), samples);
+    assert_eq!(parameters(&path).unwrap(), [("architecture".to_owned(), "epoll".to_owned())].into());
     write(File::create(&path).unwrap(), &[], &[]).unwrap();
     assert_eq!(read(&path).unwrap(), []);
     assert!(read(&folder.path().join("absent")).unwrap_err().to_string().contains("absent"));
