@@ -312,9 +312,11 @@ impl Entry {
 }
 
 impl History {
-    /// Groups trends by traffic and host.
+    /// Groups trends by traffic, the settings in their titles, and host.
     pub(crate) fn by_traffic(&self) -> Vec<Vec<&Trend>> {
-        grouped(&self.trends, |a, b| a.host == b.host && is_same_traffic(&a.workload, &b.workload))
+        grouped(&self.trends, |a, b| {
+            a.host == b.host && a.title == b.title && is_same_traffic(&a.workload, &b.workload)
+        })
     }
 
     /// Returns the traffic and the host of a trend in words.

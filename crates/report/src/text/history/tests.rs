@@ -136,22 +136,43 @@ fn newest_run_is_compared_with_previous_run_on_its_host() {
     assert!(HistoryBuilder::default().finish().sentence.contains("No measurement was repeated"));
 }
 
-#[test]
-fn other_client_settings_form_another_trend() {
+/// Returns the history of four runs, of which `change` changes all; its argument says whether the run is one of the last two.
+fn history_of_four(change: impl Fn(&mut Run, bool)) -> History {
     let mut builder = HistoryBuilder::default();
     for day in 1..=4 {
         let mut run = testkit::run();
         run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
-        for record in run.records.iter_mut().filter(|_| day > 2) {
-            record.trial.load.cpus = vec![7];
-        }
+        change(&mut run, day > 2);
         builder.add(&format!("results/{day}"), &run);
     }
-    let history = builder.finish();
+    builder.finish()
+}
+
+/// Moves the client to CPU 7 in the last runs.
+fn moved_client(run: &mut Run, is_last: bool) {
+    for record in run.records.iter_mut().filter(|_| is_last) {
+        record.trial.load.cpus = vec![7];
+    }
+}
+
+#[test]
+fn other_client_settings_form_another_trend() {
+    let history = history_of_four(moved_client);
     let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
     assert!(!epoll.is_empty() && epoll.iter().all(|it| it.points.len() == 2), "{epoll:#?}");
     let on_seven = epoll.iter().filter(|it| it.title.ends_with(", client cpus: [7]")).count();
     assert_eq!(on_seven, epoll.len() / 2, "{epoll:#?}");
+}
+
+#[test]
+fn rows_of_a_table_have_the_settings_of_its_heading() {
+    let history = history_of_four(moved_client);
+    for trends in history.by_traffic() {
+        assert!(trends.iter().all(|it| it.title == trends[0].title), "{trends:#?}");
+    }
+    let text = render(&history, 200.into());
+    let tables = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!((tables(", client cpus: [1]"), tables(", client cpus: [7]")), (2, 2), "{text}");
 }
 
 #[test]
