@@ -10,7 +10,7 @@
 //! - [`workload`]: workloads in words; [`dimension`]: the dimensions in which workloads differ
 //! - [`balance`]: connections and CPU time of network threads; [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
-//! - [`run_diff`]: two runs; [`history`]: many runs
+//! - [`run_diff`]: two runs; [`history`]: many runs; `setting`: the settings of a trial besides its traffic
 //! - [`advice`]: the best of many architectures for an objective; [`atlas`]: the answers under many kinds of traffic, on several hosts
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
@@ -34,6 +34,7 @@ pub(crate) mod pairs;
 pub mod recovery;
 mod row;
 pub mod run_diff;
+mod setting;
 pub mod stream;
 pub mod summary;
 pub mod sweep;

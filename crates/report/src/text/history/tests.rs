@@ -1,7 +1,9 @@
 //! Histories of constructed runs.
 
-use harness::model::{Run, VerdictKind};
+use harness::model::{Run, Trial, VerdictKind};
+use load::config::Slices;
 use load::report::LateSends;
+use server::{ServerSpec, TargetConfig};
 
 use super::*;
 use crate::export::history::csv;
@@ -162,6 +164,52 @@ fn other_client_settings_form_another_trend() {
     assert!(!epoll.is_empty() && epoll.iter().all(|it| it.points.len() == 2), "{epoll:#?}");
     let on_seven = epoll.iter().filter(|it| it.title.ends_with(", client cpus: [7]")).count();
     assert_eq!(on_seven, epoll.len() / 2, "{epoll:#?}");
+}
+
+#[test]
+fn settings_that_change_figures_separate_trends() {
+    let trials = |change: fn(&mut Trial, bool)| {
+        move |run: &mut Run, is_last: bool| {
+            run.records.iter_mut().for_each(|record| change(&mut record.trial, is_last));
+        }
+    };
+    let changes: [(fn(&mut Trial, bool), &str); 2] = [
+        (
+            |trial, is_last| {
+                let slices = Slices {
+                    heat: trial.index,
+                    contestants: 1,
+                    contestant: 0,
+                    slice_ns: 10,
+                    gap_ns: 1,
+                    guard_ns: 2,
+                    seed: 1,
+                };
+                trial.load.slices = Some(slices).filter(|_| is_last);
+            },
+            ", interleaved: true",
+        ),
+        (
+            |trial, is_last| {
+                let port: u16 = if is_last { 7_002 } else { 7_001 };
+                trial.serve = ServerSpec::Target(TargetConfig {
+                    url: format!("tcp://127.0.0.1:{port}"),
+                    address: ([127, 0, 0, 1], port).into(),
+                    ports: None,
+                    pid: None,
+                    cpus: Vec::new(),
+                });
+            },
+            ", server url: tcp://127.0.0.1:7002",
+        ),
+    ];
+    let histories = changes.map(|(change, words)| (history_of_four(trials(change)), words));
+    let idle = history_of_four(|run, is_last| run.header.idle_cpus_poll = is_last);
+    for (history, words) in histories.into_iter().chain([(idle, ", idle CPUs: poll")]) {
+        let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
+        assert!(epoll.len() == 4 && epoll.iter().all(|it| it.points.len() == 2), "{words}: {epoll:#?}");
+        assert_eq!(epoll.iter().filter(|it| it.title.ends_with(words)).count(), 2, "{words}: {epoll:#?}");
+    }
 }
 
 #[test]

@@ -1,25 +1,18 @@
 //! Many runs: the results of each, and how each architecture's figures under one traffic change from run to run.
 //!
-//! # Layout
-//! - `setting`: the settings, apart from traffic, that the points of a trend share
-//! - `HistoryBuilder` collects runs; `History` is the result
-//!
-//! Runs are added one by one. The builder keeps only their figures, because a hundred whole runs would not fit into
-//! memory.
+//! [`HistoryBuilder`] collects runs, and [`History`] is the result. Runs are added one by one. The builder keeps only their
+//! figures, because a hundred whole runs would not fit into memory.
 
-mod setting;
-
-use harness::model::{GateFigure, Run, Strategy, TrialRecord, VerdictKind, Workload};
+use harness::model::{GateFigure, Run, RunHeader, Strategy, TrialRecord, VerdictKind, Workload};
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Block, Estimate};
 
-use setting::Settings;
-
 use super::client_tail::{P50, P90, P95, P99, Quantile};
 use super::hosts::{self, Facts, NamedHost};
 use super::run_diff::{Change, ChangeKind};
+use super::setting::{self, Settings};
 use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
 use super::{FORMAT, Summary, conclusion};
@@ -132,9 +125,9 @@ impl PartialEq for Key {
 }
 
 impl Key {
-    fn of(workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
+    fn of(header: &RunHeader, workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
         let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.covers(trial);
-        let settings = records.iter().find(is_its).map(|record| setting::of(&record.trial));
+        let settings = records.iter().find(is_its).map(|record| setting::of(header, &record.trial));
         Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
     }
 
@@ -168,7 +161,7 @@ impl HistoryBuilder {
         let rows = summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows
             .filter(|(_, row)| row.repeats > 0)
-            .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(workload, row)));
+            .map(|(workload, row)| (Key::of(header, workload, row, &run.records), TrendPoint::of(workload, row)));
         self.entries.push((entry, figures.collect()));
     }
 

@@ -1,8 +1,8 @@
-//! Settings of a measurement, apart from its traffic. Figures with different settings belong to different trends.
+//! Settings of a trial, apart from its traffic. Figures with different settings belong to different trends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::model::Trial;
+use harness::model::{RunHeader, Trial};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,18 +10,27 @@ use serde_json::Value;
 pub(super) type Settings = BTreeMap<String, String>;
 
 /// Server settings that affect results and belong to neither traffic nor architecture.
-const SERVE: [&str; 4] = ["count_syscalls", "cpus", "limits", "stage_cpus"];
+const SERVE: [&str; 3] = ["cpus", "limits", "stage_cpus"];
 /// Client settings that affect results.
-const LOAD: [&str; 7] = ["clients", "clock", "cpus", "pacing", "processes", "roles", "timestamps"];
+const LOAD: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timestamps"];
 
-/// Returns the settings of a trial.
-pub(super) fn of(trial: &Trial) -> Settings {
-    let serve = named("server", trial.serve.ours(), &SERVE);
-    serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
+/// Returns the settings of a run's trial.
+pub(super) fn of(header: &RunHeader, trial: &Trial) -> Settings {
+    let Trial { serve, load, .. } = trial;
+    let idle = if header.idle_cpus_poll { "poll" } else { "sleep" };
+    let others = [
+        ("client processes", Some(load.processes.to_string())),
+        ("idle CPUs", Some(idle.to_owned())),
+        ("interleaved", Some(load.slices.is_some().to_string())),
+        ("server count syscalls", serve.ours().map(|it| it.count_syscalls.to_string())),
+        ("server url", serve.target().map(|it| it.url.clone())),
+    ];
+    let others = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    named("server", serve, &SERVE).into_iter().chain(named("client", load, &LOAD)).chain(others).collect()
 }
 
 /// Returns the settings of `config` with these names, and prefixes each name with `side`.
-fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
+fn named(side: &'static str, config: &impl Serialize, names: &'static [&str]) -> Vec<(String, String)> {
     let Ok(Value::Object(all)) = serde_json::to_value(config) else { return Vec::new() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let one = |name: &&str| Some((format!("{side} {}", name.replace('_', " ")), text(all.get(*name)?)));
