@@ -156,7 +156,17 @@ impl Trial {
     pub fn label(&self) -> String {
         let again = [(self.is_placebo, "placebo"), (self.is_reference, "reference")];
         let again = again.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
-        let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
+        let unusual: Vec<String> = again.chain(self.unusual_options()).collect();
+        if unusual.is_empty() {
+            self.architecture.to_string()
+        } else {
+            format!("{} ({})", self.architecture, unusual.join(", "))
+        }
+    }
+
+    /// Returns the options of a built-in server that are not the defaults, in words.
+    pub fn unusual_options(&self) -> Vec<String> {
+        self.serve.ours().map_or_else(Vec::new, |serve| {
             let Options { accept, read_budget_bytes, controllers, stall, datagrams, busy_poll } = serve.options();
             let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
             let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
@@ -166,13 +176,7 @@ impl Trial {
             let poll = busy_poll.map(|poll| format!("polls {}", BusyPolling(Some(poll))));
             let others = controllers::describe(&controllers).into_iter().chain(stall).chain(datagrams).chain(poll);
             accept.into_iter().chain(budget).chain(others).collect()
-        });
-        let unusual: Vec<String> = again.chain(unusual).collect();
-        if unusual.is_empty() {
-            self.architecture.to_string()
-        } else {
-            format!("{} ({})", self.architecture, unusual.join(", "))
-        }
+        })
     }
 
     /// Returns the trial as a separate one, which shares its window with no other.

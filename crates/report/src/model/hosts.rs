@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::run_diff::HostDifference;
+use super::run_diff::Difference;
 
 /// The facts of a host, as a run stores them.
 pub(crate) type Facts = BTreeMap<String, String>;
@@ -17,7 +17,7 @@ pub(crate) struct NamedHost {
     pub(crate) letter: String,
     pub(crate) facts: Facts,
     /// Facts that differ from those of the first host.
-    pub(crate) differences: Vec<HostDifference>,
+    pub(crate) differences: Vec<Difference>,
 }
 
 /// Returns the index of a host among those that are known, and adds it if it is new.
@@ -32,7 +32,7 @@ pub(crate) fn place(known: &mut Vec<Facts>, facts: &Facts) -> usize {
 /// Names hosts in this order. The first is `A`.
 pub(crate) fn named(hosts: Vec<Facts>) -> Vec<NamedHost> {
     let first = hosts.first().cloned().unwrap_or_default();
-    let host = |(at, facts)| NamedHost { letter: letter(at), differences: HostDifference::all(&first, &facts), facts };
+    let host = |(at, facts)| NamedHost { letter: letter(at), differences: Difference::all(&first, &facts), facts };
     hosts.into_iter().enumerate().map(host).collect()
 }
 

@@ -1,22 +1,18 @@
 //! A comparison of two runs: the trials that both runs have, B against the baseline A.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use harness::model::blocks::{Figure, Percentile, RunBlocks};
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
-use harness::spec::controllers;
-use harness::spec::units::Budget;
-use load::LoadConfig;
 use load::config::Phases;
 use schemars::JsonSchema;
 use serde::Serialize;
-use server::Accept;
 use stats::{Block, Estimate, Ratio, family, ratio};
 
+use super::setting::{self, Settings};
 use super::summary::{MARGIN, Pruned, estimated, missing, pruned};
 use super::workload::{is_same_traffic, order};
 use super::{FORMAT, client_tail};
-use crate::format;
 use crate::list::grouped;
 
 /// Two runs, compared.
@@ -29,7 +25,7 @@ pub struct RunDiff {
     pub(crate) a: Side,
     pub(crate) b: Side,
     /// Facts that differ between the hosts, except facts that vary on an unchanged host.
-    pub(crate) host_differences: Vec<HostDifference>,
+    pub(crate) host_differences: Vec<Difference>,
     pub(crate) sentence: String,
     /// Trials that both runs have, sorted by workload, then by architecture.
     pub(crate) pairs: Vec<Pair>,
@@ -37,7 +33,7 @@ pub struct RunDiff {
     pub(crate) only_b: Vec<Planned>,
 }
 
-/// A run's identity and settings.
+/// A run's identity.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Side {
     pub(crate) name: String,
@@ -47,27 +43,20 @@ pub(crate) struct Side {
     pub(crate) started_at: String,
     pub(crate) seed: u64,
     pub(crate) placement: String,
-    /// The client's settings, which all trials of a run share.
-    pub(crate) client: String,
-    /// Accept strategies that differ from their model's default.
-    pub(crate) accept: Vec<String>,
-    pub(crate) read_budget: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) controllers: Vec<String>,
 }
 
-/// A fact that differs between the hosts.
+/// A fact that differs between the hosts, or a setting that differs between the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct HostDifference {
+pub(crate) struct Difference {
     pub(crate) fact: String,
-    /// The value on A's host; `absent` if unknown.
+    /// The value of A; `absent` if A has none, or if it is unknown.
     pub(crate) a: String,
-    /// The value on B's host; `absent` if unknown.
+    /// The value of B; `absent` if B has none, or if it is unknown.
     pub(crate) b: String,
 }
 
-impl HostDifference {
-    /// Compares the facts about two hosts.
+impl Difference {
+    /// Compares the facts about two hosts, or the settings of two trials.
     pub(crate) fn all(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Self> {
         harness::host::differences(a, b).into_iter().map(|(fact, a, b)| Self { fact, a, b }).collect()
     }
@@ -87,6 +76,8 @@ pub(crate) struct Pair {
     pub(crate) workload: Workload,
     /// B's phases if they differ from A's; the rest of the workload is equal.
     pub(crate) phases_b: Option<Phases>,
+    /// Settings of the server and the client that differ.
+    pub(crate) setting_differences: Vec<Difference>,
     pub(crate) a: SideFigures,
     pub(crate) b: SideFigures,
     /// Median service time, B against A; `None` unless both runs have a repeat that estimates use.
@@ -239,7 +230,7 @@ impl RunDiff {
             margin: MARGIN,
             a: side(&a.header),
             b: side(&b.header),
-            host_differences: HostDifference::all(&a.header.host, &b.header.host),
+            host_differences: Difference::all(&a.header.host, &b.header.host),
             sentence: sentence_of(&pairs),
             pairs,
             only_a: planned(&rest_a),
@@ -255,6 +246,7 @@ const PERCENTILES: [(f64, Percentile); 4] =
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
     first: &'a Trial,
+    settings: Settings,
     figures: SideFigures,
     /// The blocks of each percentile in the repeats that estimates use. Percentiles above the median omit repeats in which the
     /// client may have caused them.
@@ -301,7 +293,9 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
         service_p99_ns,
         rate_per_s: value(&rates_per_s),
     };
-    Group { first: trials[0], figures, services_ns, rates_per_s }
+    // A trial may have run separately although its plan was interleaved.
+    let settings = setting::of(&run.header, records.first().map_or(trials[0], |record| &record.trial));
+    Group { first: trials[0], settings, figures, services_ns, rates_per_s }
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
@@ -321,6 +315,7 @@ fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
         architecture: if is_same_server { a.first.label() } else { a.first.architecture.to_string() },
         workload: workload.clone(),
         phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
+        setting_differences: Difference::all(&a.settings, &b.settings),
         service_p50,
         service_p90,
         service_p95,
@@ -332,11 +327,6 @@ fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
 }
 
 fn side(header: &RunHeader) -> Side {
-    let serves = || header.trials.iter().filter_map(|trial| trial.serve.ours());
-    let unusual = serves().filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
-    let accepts: BTreeSet<String> = unusual.map(|serve| serve.accept.to_string()).collect();
-    let controllers: BTreeSet<String> = serves().flat_map(|serve| controllers::describe(&serve.controllers)).collect();
-    let budgets: BTreeSet<_> = serves().map(|serve| serve.read_budget_bytes).collect();
     Side {
         name: header.name.clone(),
         muxbench: header.muxbench.clone(),
@@ -344,23 +334,7 @@ fn side(header: &RunHeader) -> Side {
         started_at: header.started_at.clone(),
         seed: header.seed,
         placement: header.placement.clone(),
-        client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
-        accept: accepts.into_iter().collect(),
-        read_budget: budgets.into_iter().map(|budget| Budget(budget).to_string()).collect(),
-        controllers: controllers.into_iter().collect(),
     }
-}
-
-/// Returns the client's settings in words.
-fn client(load: &LoadConfig) -> String {
-    let LoadConfig { pacing, roles, clients, clock, timestamps, .. } = load;
-    format!(
-        "pacing {}, roles {}, clients {clients}, clock {}, timestamps {}",
-        format::name(pacing),
-        format::name(roles),
-        format::name(clock),
-        format::name(timestamps)
-    )
 }
 
 fn sentence_of(pairs: &[Pair]) -> String {

@@ -1,4 +1,5 @@
-//! Settings of a trial, apart from its traffic. Figures with different settings belong to different trends.
+//! Settings of a trial, apart from its traffic. Figures with different settings belong to different trends, and a comparison of two
+//! runs lists the differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +18,17 @@ const LOAD: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timesta
 /// Returns the settings of a run's trial.
 pub(super) fn of(header: &RunHeader, trial: &Trial) -> Settings {
     let Trial { serve, load, .. } = trial;
+    let options = match trial.unusual_options().as_slice() {
+        [] => "default".to_owned(),
+        options => options.join(", "),
+    };
     let idle = if header.idle_cpus_poll { "poll" } else { "sleep" };
     let others = [
         ("client processes", Some(load.processes.to_string())),
         ("idle CPUs", Some(idle.to_owned())),
         ("interleaved", Some(load.slices.is_some().to_string())),
         ("server count syscalls", serve.ours().map(|it| it.count_syscalls.to_string())),
+        ("server options", Some(options)),
         ("server url", serve.target().map(|it| it.url.clone())),
     ];
     let others = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -6,8 +6,8 @@ use load::config::Phases;
 use super::medium::Medium;
 use super::table::{self, Column, column};
 use crate::format;
-use crate::list::grouped;
-use crate::model::run_diff::{Change, Pair, Planned, RunDiff, Side, SideFigures};
+use crate::list::{distinct, grouped};
+use crate::model::run_diff::{Change, Difference, Pair, Planned, RunDiff, Side, SideFigures};
 use crate::model::stream;
 use crate::model::workload::title;
 
@@ -117,28 +117,17 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         lines.push(prose("The recorded facts of the hosts are the same.".into()));
     } else {
         lines.push(prose("The hosts differ:".into()));
-        let facts = diff.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
-        lines.extend(facts.map(prose));
+        lines.extend(diff.host_differences.iter().map(difference).map(prose));
     }
-    let settings: [(&str, &str, fn(&Side) -> String); 6] = [
-        ("The client", "", |side| side.client.clone()),
-        ("The accept strategy", "", |side| match side.accept.as_slice() {
-            [] => "default".into(),
-            strategies => strategies.join(", "),
-        }),
-        ("The read budget", "", |side| side.read_budget.join(", ")),
-        ("The set of controllers", "", |side| match side.controllers.as_slice() {
-            [] => "none".into(),
-            controllers => controllers.join("; "),
-        }),
-        ("The placement", "", |side| side.placement.clone()),
-        ("muxbench", " CHANGELOG.md lists the changes that affect measurements.", |side| side.muxbench.clone()),
-    ];
-    for (name, note, setting) in settings {
-        let (a, b) = (setting(&diff.a), setting(&diff.b));
-        if a != b {
-            lines.push(prose(format!("{name} differs: A {a}; B {b}.{note}")));
-        }
+    let settings = distinct(diff.pairs.iter().flat_map(|pair| &pair.setting_differences));
+    if !settings.is_empty() {
+        lines.push(prose("The settings differ:".into()));
+        lines.extend(settings.into_iter().map(difference).map(prose));
+    }
+    let (a, b) = (&diff.a.muxbench, &diff.b.muxbench);
+    if a != b {
+        let note = "CHANGELOG.md lists the changes that affect measurements.";
+        lines.push(prose(format!("muxbench differs: A {a}; B {b}. {note}")));
     }
     lines.push(prose(format!(
         "All values are geometric means over repeats. \"B/A\" is their ratio; its interval: {}. Fewer than three repeats give no \
@@ -148,6 +137,10 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         diff.margin * 100.0
     )));
     medium.finished(lines.join("\n") + "\n")
+}
+
+fn difference(Difference { fact, a, b }: &Difference) -> String {
+    format!("{fact}: A {a}; B {b}")
 }
 
 /// Groups pairs by workload and by phases.
@@ -179,6 +172,8 @@ fn phases(phases: &Phases) -> String {
 
 #[cfg(test)]
 mod tests {
+    use server::ServerSpec;
+
     use super::*;
     use crate::model::run_diff::ChangeKind;
 
@@ -218,6 +213,28 @@ mod tests {
         let diff = RunDiff::of(&run, &run);
         assert!(diff.pairs.iter().all(|pair| pair.service_p50.is_none()));
         assert!(diff.sentence.starts_with("Bandwidth of B against A, 18 pairs: "), "{}", diff.sentence);
+    }
+
+    #[test]
+    fn differing_settings_and_options_are_listed_once() {
+        let (a, mut b) = (testkit::run(), testkit::run());
+        for trial in b.header.trials.iter_mut().chain(b.records.iter_mut().map(|record| &mut record.trial)) {
+            trial.load.processes = 2;
+            let ServerSpec::Ours(serve) = &mut trial.serve else { panic!("{:?}", trial.serve) };
+            serve.count_syscalls = true;
+            serve.stall = Some(server::Stall { every_ns: 1_000_000_000, for_ns: 200_000_000 });
+        }
+        let diff = RunDiff::of(&a, &b);
+        let text = render(&diff, 160.into());
+        for line in [
+            "The settings differ:",
+            "client processes: A 1; B 2",
+            "server count syscalls: A false; B true",
+            "server options: A default; B stall every=1s,for=200ms",
+        ] {
+            assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}: {text}");
+        }
+        assert!(diff.pairs.iter().all(|pair| pair.setting_differences.len() == 3), "{:#?}", diff.pairs);
     }
 
     #[test]
