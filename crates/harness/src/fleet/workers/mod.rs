@@ -232,9 +232,10 @@ impl Fleet for Workers {
                 // The workers' CPUs differ, so the launcher has divided them.
                 LoadConfig { cpus: own.clone(), ..config.clone() }
             };
-            // Clients of other workers in the same network namespace use its ports too.
-            let others = beside.iter().filter(|&&it| it != at && hellos[it].network == worker.hello.network);
-            let others: u32 = others.map(|&it| parts[it].connections).sum();
+            // Clients of other workers in the same network namespace use its ports too; each of `udp` needs a single one.
+            let uses_ports = order.config.service.ports().is_none();
+            let is_other = |&&it: &&usize| uses_ports && it != at && hellos[it].network == worker.hello.network;
+            let others: u32 = beside.iter().filter(is_other).map(|&it| parts[it].connections).sum();
             let idle = if is_here && worker.hello.network == *network { order.config.idle } else { 0 };
             let target = match &config.target {
                 Address::Ip(address) => Address::Ip(SocketAddr::new(worker.ours, address.port())),

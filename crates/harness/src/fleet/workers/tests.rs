@@ -225,6 +225,28 @@ fn reports_are_collected_after_all_clients_ended() {
 }
 
 #[test]
+fn workers_of_one_host_share_the_ports_of_a_datagram_server() {
+    let (listener, port) = listener();
+    let run = |rank| {
+        thread::spawn(move || {
+            let puppet = Puppet::join(&membership(rank, port, SECRET));
+            let Message::Order { order, .. } = puppet.receive() else { panic!("no order") };
+            serde_json::from_str::<LoadOrder>(&order).unwrap().config
+        })
+    };
+    let others = [1, 2].map(run);
+    let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
+    let (trial, folder) = (trial(), tempfile::tempdir().unwrap());
+    let service = wire::ServiceSpec::Udp { ports: 4, request_bytes: 8, response_bytes: 8 };
+    let config = LoadConfig { service, connections: 4, processes: 2, ..trial.load.clone() };
+    workers.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
+    for config in others.map(|other| other.join().unwrap()) {
+        let broken = load::config::validate::broken(&config).map(ToString::to_string);
+        assert_eq!((broken, config.connections, config.idle), (None, 2, 0));
+    }
+}
+
+#[test]
 fn slow_clock_comparisons_run_in_parallel_and_only_once() {
     let (listener, port) = listener();
     let all_are_asked = Arc::new(Barrier::new(2));
