@@ -24,6 +24,7 @@ use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::spec::transport::Transport;
 use harness::store::{self, Store};
+use harness::strategy;
 use signal_hook::consts::SIGINT;
 
 use crate::files::in_shell;
@@ -284,6 +285,10 @@ fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn outcomes(header: &RunHeader, done: &[TrialRecord]) -> Vec<TrialOutcome> {
+    done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect()
+}
+
 impl Session {
     /// Plans an experiment and creates its store.
     fn begin(
@@ -351,7 +356,7 @@ impl Session {
         change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let mut session = Self::open(folder, clients)?;
-        let Self { header, store, clients, .. } = &mut session;
+        let Self { header, store, done, clients, .. } = &mut session;
         let strategy = header.strategy.clone();
         change(header)?;
         if header.strategy != strategy {
@@ -360,7 +365,10 @@ impl Session {
         check_clients(header, clients)?;
         allow_commands(&header.trials, allow_exec)?;
         plan::check_targets(&header.trials).map_err(anyhow::Error::msg)?;
-        // Check now: if the kernel cannot count, each trial would fail, and failed trials are not repeated.
+        // Check now: without its files, or if the kernel cannot count, each trial would fail, and failed trials are not repeated.
+        if strategy::next(header, &outcomes(header, done)).is_some() {
+            plan::check_files(&header.trials).map_err(anyhow::Error::msg)?;
+        }
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
             server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
         }
@@ -374,8 +382,7 @@ impl Session {
         let Self { folder, store, header, done, clients } = self;
         let polling = header.idle_cpus_poll.then(idle_cpus::poll).transpose();
         let _polling = polling.context("cannot let idle CPUs poll, as the run requires; try again as root")?;
-        let outcomes: Vec<_> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
-        let mut progress = (!quiet).then(|| Progress::new(&header, &outcomes));
+        let mut progress = (!quiet).then(|| Progress::new(&header, &outcomes(&header, &done)));
         let launch = Muxbench { program: program()? };
         let options = runner::Options { launch: &launch, stop };
         let mut fleet: Box<dyn Fleet> = match clients {

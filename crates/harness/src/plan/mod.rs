@@ -14,7 +14,7 @@ mod warnings;
 
 pub use feasibility::infeasible_for_workers;
 pub use limits::{Limit, limit};
-pub use servers::check_targets;
+pub use servers::{check_files, check_targets};
 
 use std::path::PathBuf;
 
@@ -241,7 +241,11 @@ fn trial(
         Candidate::Ours(architecture) => ServerSpec::Ours(ServeConfig {
             architecture: *architecture,
             accept: accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
-            service: workload.service.clone(),
+            service: match content(&workload.service) {
+                // A run may be resumed in another directory.
+                folder @ Some(_) => ServiceSpec::Http { folder },
+                None => workload.service.clone(),
+            },
             listen,
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use load::config::TlsConfig;
 use server::external::target::cpus_of;
 use server::spec::tls::SERVER_NAME;
-use server::{ConfigFile, TargetConfig};
-use wire::Address;
+use server::{ConfigFile, ServerSpec, TargetConfig};
+use wire::{Address, ServiceSpec};
 
 use crate::files;
 use crate::model::Trial;
@@ -143,6 +143,35 @@ pub fn check_targets(trials: &[Trial]) -> Result<(), String> {
     targets.into_iter().try_for_each(|(name, target)| target.check().map_err(|reason| format!("{name}: {reason}")))
 }
 
+/// Checks that the folders of stored trials still exist, and that their traces still have the planned arrivals.
+pub fn check_files(trials: &[Trial]) -> Result<(), String> {
+    let mut traces: Vec<_> = trials.iter().filter_map(|trial| trial.load.trace.as_ref()).collect();
+    traces.dedup();
+    for trace in traces {
+        traffic::trace::check(trace)
+            .map_err(|error| format!("workload.trace.file: {error:#}; restore the file, or begin a new run"))?;
+    }
+    match trials.iter().filter_map(|trial| folder(&trial.serve)).find(|folder| !folder.is_dir()) {
+        Some(folder) => Err(format!(
+            "workload.http.folder: no folder `{}`; restore it, or resume in the directory where the run began",
+            folder.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns the folder with the content of a server.
+fn folder(serve: &ServerSpec) -> Option<&PathBuf> {
+    match serve {
+        ServerSpec::Ours(serve) => match &serve.service {
+            ServiceSpec::Http { folder } => folder.as_ref(),
+            _ => None,
+        },
+        ServerSpec::External(exec) => exec.folder.as_ref(),
+        ServerSpec::Target(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +240,44 @@ mod tests {
             let error = planned(&format!("architectures = {architectures}\n{target}{http}")).unwrap_err();
             assert!(error.starts_with("workload.http.folder: no folder `/none`; create it"), "{error}");
         }
+    }
+
+    #[test]
+    fn stored_trials_need_their_folder_and_their_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let (content, trace) = (folder.path().join("www"), folder.path().join("a.csv"));
+        std::fs::create_dir(&content).unwrap();
+        let write = |rows: &str| std::fs::write(&trace, format!("time_ms\n{rows}")).unwrap();
+        write("0\n10\n20\n");
+        for servers in ["architectures = \"epoll\"\n", "[exec.it]\ncommand = [\"sh\", \"{port}\", \"{folder}\"]\n"] {
+            let text = format!(
+                "{servers}[workload]\nservice = \"http\"\ntrace.file = {trace:?}\n\
+                 http = {{ paths = \"/\", folder = {content:?} }}\n"
+            );
+            let trials = planned(&text).unwrap().trials;
+            assert_eq!(check_files(&trials), Ok(()));
+            std::fs::remove_dir(&content).unwrap();
+            let missing = check_files(&trials).unwrap_err();
+            assert!(
+                missing.starts_with(&format!("workload.http.folder: no folder `{}`", content.display())),
+                "{missing}"
+            );
+            std::fs::create_dir(&content).unwrap();
+            write("0\n10\n");
+            let changed = check_files(&trials).unwrap_err();
+            assert!(changed.starts_with("workload.trace.file: ") && changed.contains("begin a new run"), "{changed}");
+            write("0\n10\n20\n");
+        }
+    }
+
+    #[test]
+    fn servers_get_the_absolute_path_of_a_folder() {
+        let plan =
+            planned("architectures = \"epoll\"\n[workload]\nservice = \"http\"\nhttp.folder = \"src\"\n").unwrap();
+        let trial = trial(&plan, "epoll");
+        let folder = |path: PathBuf| ServiceSpec::Http { folder: Some(path) };
+        assert_eq!(trial.workload.service, folder("src".into()));
+        assert_eq!(trial.serve.ours().unwrap().service, folder(std::env::current_dir().unwrap().join("src")));
     }
 
     #[test]

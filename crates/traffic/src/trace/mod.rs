@@ -172,10 +172,21 @@ fn uses(trace: &Trace, column: Column) -> bool {
     }
 }
 
+/// The columns that a trace does not use.
+fn ignored(trace: &Trace) -> Vec<Column> {
+    Column::ALL.into_iter().filter(|column| !uses(trace, *column)).collect()
+}
+
+/// Checks that the file of a trace still has as many arrivals as were counted, of the same sizes.
+pub fn check(trace: &Trace) -> anyhow::Result<()> {
+    let found = scan(&trace.file, (trace.from_ns, Some(trace.length_ns)), trace.speed, &ignored(trace), &|_| None)?;
+    ensure!(found == *trace, "{} has changed", trace.file.display());
+    Ok(())
+}
+
 /// Opens the file of a trace for its replay.
 pub fn replay(trace: &Trace) -> Result<Arrivals, String> {
-    let ignored: Vec<Column> = Column::ALL.into_iter().filter(|column| !uses(trace, *column)).collect();
-    let rows = Rows::open(&trace.file, &ignored).map_err(|error| format!("workload.trace: {error:#}"))?;
+    let rows = Rows::open(&trace.file, &ignored(trace)).map_err(|error| format!("workload.trace: {error:#}"))?;
     let (speed, file) = (trace.speed, trace.file.clone());
     let arrivals = part(rows, trace.from_ns, Some(trace.length_ns)).map(move |row| match row {
         Ok((at_ns, row)) => {

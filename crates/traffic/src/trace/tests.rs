@@ -108,6 +108,23 @@ fn sizes_of_a_part_are_collected() {
 }
 
 #[test]
+fn changed_file_is_found() {
+    let rows = "time,connection,bytes\n0,1,500\n1,2,10\n2,1,500\n";
+    let (_folder, path) = file("a.csv", rows);
+    let part = scan(&path, 1_000_000_000, Some(1_500_000_000), 2.0).unwrap();
+    let sizes = super::scan(&path, (0, None), 1.0, &[Column::Connection], &|_| None).unwrap();
+    let check = || [&part, &sizes].map(|trace| check(trace).map_err(|error| format!("{error:#}")));
+    assert_eq!(check(), [Ok(()), Ok(())]);
+    for changed in [rows.replace("2,1,500\n", ""), rows.replace("2,1,500", "2,1,501"), rows.replace(",bytes", ",other")]
+    {
+        fs::write(&path, changed).unwrap();
+        assert!(check().iter().all(|found| found.as_ref().is_err_and(|error| error.ends_with("a.csv has changed"))));
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(check().iter().all(|found| found.as_ref().is_err_and(|error| error.contains("a.csv: No such file"))));
+}
+
+#[test]
 fn unusable_file_is_rejected_with_a_remedy() {
     let error = |content: &str, from_ns, length_ns| {
         let (_folder, path) = file("a.csv", content);

@@ -26,6 +26,7 @@ use harness::plan::plan;
 use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::store::{self, Store};
+use load::config::Trace;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 
@@ -384,6 +385,23 @@ fn write_error_on_stderr_does_not_end_run() {
     run_with_full_stderr("report nowhere", &[1]);
 }
 
+fn resume_without_the_files_of_a_run_starts_no_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    // A run that lacks a trial.
+    let mut run = testkit::run();
+    let (file, sizes) = ("/none/a.csv".into(), Vec::new());
+    let trace = Trace { file, from_ns: 0, length_ns: 1, speed: 1.0, requests: 1, has_connections: false, sizes };
+    run.header.trials.iter_mut().for_each(|trial| trial.load.trace = Some(trace.clone()));
+    crate::common::store(&folder, &run);
+    // A process that a concurrent test forks holds the lock's descriptor until its exec.
+    eventually("the run is unlocked", || Store::resume(&folder).is_ok());
+    let output = muxbench().args(["run", "--quiet", "--resume"]).arg(&folder).output().unwrap();
+    let refused = printed(&output, &[1]);
+    assert!(refused.contains("workload.trace.file: cannot read /none/a.csv: No such file"), "{refused}");
+    assert_eq!(store::read(&folder).unwrap().records.len(), run.records.len());
+}
+
 fn damaged_database_is_reported_and_the_rest_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let run = store_fixture(&folder.path().join("run"));
@@ -442,6 +460,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
     cases.once(case!(delayed_runner_invalidates_its_trial));
     cases.once(case!(write_error_on_stderr_does_not_end_run));
+    cases.once(case!(resume_without_the_files_of_a_run_starts_no_trial));
     cases.once(case!(damaged_database_is_reported_and_the_rest_is_shown));
     cases.once(case!(server_outlives_the_thread_that_started_it));
     cases.once(case!(server_ends_with_the_process_that_started_it));
