@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
+use load::config::Schedule;
 use load::config::validate::broken;
 
 use super::candidate::{self, Candidate};
@@ -184,6 +185,8 @@ impl Experiment {
                 "workload.rate: missing; add requests per second such as 2000, or choose the schedule \"closed\"";
             workload.rate.is_some() && workload.trace.is_some() =>
                 "workload.rate: the trace has the times of the requests; remove it, or set `speed` of the trace";
+            workload.trace.is_some() && !workload.is_closed() && workload.schedule.0 != [Schedule::SlotRandom] =>
+                "workload.schedule: the trace has the times of the requests; remove it, or write slot-random, the default";
             self.phases.sessions.is_some() && (workload.profile.is_some() || workload.trace.is_some()) =>
                 "phases.sessions: the window lasts as long as the rate profile or the trace; remove it";
             self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>

@@ -127,6 +127,22 @@ fn trace_sets_the_rate_and_the_window() {
 }
 
 #[test]
+fn schedule_beside_a_trace_is_refused() {
+    let parse = |schedule: &str| {
+        let trace = format!("trace = {{file = \"a.csv\"}}\nschedule = {schedule}");
+        let parsed = Experiment::parse(&GOOD.replace("rate = [100, 200.5]", &trace), "x.toml");
+        parsed.map(drop).map_err(ExperimentError::without_place)
+    };
+    assert_eq!(parse("\"slot-random\""), Ok(()));
+    for schedule in ["\"poisson\"", "[\"slot-random\", \"constant\"]"] {
+        let error = parse(schedule).unwrap_err();
+        assert!(error.starts_with("workload.schedule: the trace has the times of the requests"), "{error}");
+    }
+    let error = parse("\"closed\"").unwrap_err();
+    assert!(error.starts_with("workload.trace: a closed loop sends after responses"), "{error}");
+}
+
+#[test]
 fn sizes_of_a_trace_are_the_paths_of_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
