@@ -146,6 +146,7 @@ fn invalid_value_is_rejected_with_valid_ones() {
         ("overload --capacity 400 --retry-budget 10%", "--retries"),
         ("gate epoll mt --budget 0s", "expected a time above 0"),
         ("compare --budget 0s", "expected a time above 0"),
+        ("calibrate --hold 1ms,0us", "expected a time above 0"),
         ("advise --budget 0", "expected a time above 0"),
         ("atlas --resume --budget 0s", "expected a time above 0"),
         ("capacity --p99 1ms --time-max 0s", "expected a time above 0"),
@@ -246,6 +247,8 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("load --target 127.0.0.1:1 --path /", 1, "other HTTP settings; add --service http"),
     ("load --target 127.0.0.1:1 --service kv --response 1B", 1, "set value-size"),
     ("load --target 127.0.0.1:1 --service stream --request 3B", 1, "or packet of [workload.stream]"),
+    ("calibrate --hold 1ms,10s", 1, "--hold 10s: a client waits for the first response only for 10s (--timeout)"),
+    ("calibrate --hold 1s --timeout 500ms", 1, "try a shorter hold, or a longer --timeout"),
     ("observe --port 1 --duration 10ms", 1, "expected a time from 1s to 10min"),
     ("observe --port 1 --output /none/x.toml", 1, "cannot write /none/x.toml"),
 ];

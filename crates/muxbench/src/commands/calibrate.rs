@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, idle_cpus, placement};
 use harness::spec;
-use harness::spec::units::{Rate, Time, count};
+use harness::spec::units::{Rate, Time, count, time_above_0};
 use wire::{Address, ServiceSpec};
 
 use crate::options::format::FormatArgs;
@@ -31,7 +31,7 @@ pub struct Args {
     /// Mean time for which the server holds a response
     ///
     /// Several, comma-separated
-    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us,1ms")]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us,1ms", value_parser = time_above_0)]
     hold: Vec<Time>,
     /// Law of hold times: fixed, uniform, exponential
     ///
@@ -70,6 +70,15 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut client = spec::Client::default();
+    args.client.apply(&mut client);
+    if let Some(hold) = args.hold.iter().find(|hold| hold.0 >= client.timeout.0) {
+        bail!(
+            "--hold {hold}: a client waits for the first response only for {} (--timeout); try a shorter hold, or a longer \
+             --timeout",
+            client.timeout
+        );
+    }
     let mut cpus = spec::Placement::default();
     args.placement.apply(&mut cpus);
     let host = host::detect();
@@ -84,8 +93,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let polls = idle_cpus::decide(cpus.idle_cpus, &host).map_err(anyhow::Error::msg)?;
     let _polling =
         polls.then(idle_cpus::poll).transpose().context("cannot let idle CPUs poll; try --idle-cpus sleep")?;
-    let mut client = spec::Client::default();
-    args.client.apply(&mut client);
     let any = if args.transport == Transport::Unix { "unix:reflector" } else { "127.0.0.1:0" };
     // An exponential random value hardly ever exceeds twenty times its mean.
     let cool_down_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
