@@ -88,7 +88,10 @@ impl Experiment {
         let rates =
             workload.rate.as_ref().map_or(vec![own_rate], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
         let kv = workload.kv.clone().unwrap_or_default();
-        kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
+        // The memory of external servers is unknown.
+        if self.architectures.0.iter().any(|it| it.ours().is_some()) {
+            kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
+        }
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
         // length differs from that of the first response.
         let sizes = trace.as_ref().map_or(&[][..], |trace| trace.sizes.as_slice());

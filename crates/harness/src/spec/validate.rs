@@ -12,7 +12,7 @@ use super::server::Exec;
 use super::target::Target;
 use super::trace::Trace;
 use super::transport::Transport;
-use super::workload::Service;
+use super::workload::{Kv, Service};
 
 /// Fails with the reason of the first condition that holds.
 macro_rules! reject_if {
@@ -176,7 +176,12 @@ impl Experiment {
                 "server.{key}: external servers do not support it; remove it, or add an architecture such as {architecture}"
             ));
         }
+        let (kv, default) = (workload.kv.as_ref().filter(|_| has_only_external), Kv::default());
         reject_if! {
+            kv.is_some_and(|kv| kv.memory != default.memory) =>
+                "workload.kv.memory: external servers do not support it; remove it, or add an architecture such as epoll";
+            kv.is_some_and(|kv| kv.item_max != default.item_max) =>
+                "workload.kv.item-max: external servers do not support it; remove it, or add an architecture such as epoll";
             self.placement.shared && (self.placement.server.is_some() || self.placement.client.is_some()) =>
                 "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>

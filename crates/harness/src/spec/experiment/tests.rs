@@ -65,6 +65,19 @@ fn options_of_external_servers_alone_are_rejected() {
         let server = serde_json::to_value(experiment.unwrap().server).unwrap();
         assert_ne!(server[key], serde_json::to_value(Server::default()).unwrap()[key], "{key}");
     }
+    for (key, value) in [("memory", "\"1GiB\""), ("item-max", "\"2MiB\"")] {
+        let kv = |text: &str, option: &str| {
+            let sizes = "request = \"1B\"\nresponse = \"10KiB\"\n";
+            Experiment::parse(&text.replace(sizes, &format!("service = \"kv\"\nkv = {{ {option} }}\n")), "x.toml")
+        };
+        let error = kv(&text, &format!("{key} = {value}")).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("workload.kv.{key}: external servers do not support it; remove it")),
+            "{error}"
+        );
+        kv(&mixed, &format!("{key} = {value}")).unwrap();
+        kv(&text, "records = 3000000").unwrap();
+    }
     let keys = Experiment::schema()["$defs"]["Server"]["properties"].as_object().unwrap().len();
     assert_eq!(keys, options.len(), "all options are tested");
     let budget = Experiment::parse(&format!("{mixed}read-budget = \"256KiB\"\n"), "x.toml").unwrap().server.read_budget;
