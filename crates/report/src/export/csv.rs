@@ -8,6 +8,7 @@ use harness::spec::controllers;
 use harness::spec::stall::Stall;
 use harness::spec::units::{Think, Work};
 use load::LoadReport;
+use load::config::Transport;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
 use serde_json::Value;
@@ -107,7 +108,11 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("accept", serve.map(|serve| serve.accept));
     row.put("read_budget_bytes", serve.map(|serve| u32::from(serve.read_budget_bytes)));
     row.put("controllers", serve.map(|serve| controllers::describe(&serve.controllers).join("; ")));
-    row.put("transport", workload.transport);
+    match trial.load.transport() {
+        Transport::Udp => row.put("transport", Transport::Udp),
+        // The workload also tells IPv6 from IPv4.
+        Transport::Tcp | Transport::Unix => row.put("transport", workload.transport),
+    }
     row.put("connections", workload.service.ports().is_none().then_some(workload.connections));
     row.put("ports", workload.service.ports());
     row.put("active", workload.active);
@@ -252,6 +257,18 @@ mod tests {
         ] {
             assert_eq!((value(0, name), value(1, name)), (expected, usual), "{name}");
         }
+    }
+
+    #[test]
+    fn transport_of_datagrams_is_udp() {
+        let mut run = testkit::run();
+        run.records[0].trial.load.service = ServiceSpec::Udp { ports: 2, request_bytes: 16, response_bytes: 16 };
+        run.records[1].trial.workload.transport = harness::spec::transport::Transport::Tcp6;
+        let text = of(&run);
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let at = reader.headers().unwrap().iter().position(|name| name == "transport").unwrap();
+        let transports: Vec<String> = reader.records().take(3).map(|row| row.unwrap()[at].to_owned()).collect();
+        assert_eq!(transports, ["udp", "tcp6", "tcp"]);
     }
 
     #[test]
