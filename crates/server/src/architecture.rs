@@ -11,10 +11,12 @@ use crate::runtimes;
 use crate::socket::steering;
 use crate::spec::accept::Accept;
 use crate::spec::busy_poll::BusyPoll;
+use crate::spec::controllers::Controllers;
 use crate::spec::datagrams::DatagramOptions;
 use crate::spec::mechanism::{BusyPolls, DEFAULT, Family, NEEDS_NETWORK};
-use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
+use crate::spec::model::{ModelRow, PayloadStage, PerConnection, THREADS_MAX, Threads};
 use crate::spec::read_budget::ReadBudget;
+use crate::spec::stall::Stall;
 
 /// A name for several architectures.
 #[derive(Debug)]
@@ -246,9 +248,8 @@ impl Accept {
         let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
         match self {
             Self::Single if model.is_pool() && model.per_connection == PerConnection::Process => Err(format!(
-                "`{}` cannot use the accept strategy `single`: it does not pass descriptors between processes; choose \
-                 shared or exclusive, or `mt-pool`",
-                model.name
+                "`{architecture}` cannot use the accept strategy `single`: it does not pass descriptors between processes; choose \
+                 shared or exclusive, or `mt-pool`"
             )),
             // SO_REUSEPORT distributes connections over listeners only on Linux.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
@@ -258,9 +259,8 @@ impl Accept {
                 if !model.has_network_threads() || !cfg!(target_os = "linux") =>
             {
                 Err(format!(
-                    "`{}` cannot use the accept strategy `{self}`: the kernel steers connections only to network threads, and \
-                     only on Linux; choose symped, seda or seda-s",
-                    model.name
+                    "`{architecture}` cannot use the accept strategy `{self}`: the kernel steers connections only to network \
+                     threads, and only on Linux; choose symped, seda or seda-s"
                 ))
             }
             Self::Hermes if mechanism.is_some_and(|row| row.family == Family::Completion) => Err(format!(
@@ -276,9 +276,8 @@ impl Accept {
                  threads; choose epoll or epoll-et, or reuseport"
             )),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
-                "`{}` cannot use the accept strategy `{self}`: one thread accepts for all; omit the strategy, or choose \
-                 mp-prefork or mt-pool (symped, seda and seda-s also support reuseport and, over epoll, exclusive)",
-                model.name
+                "`{architecture}` cannot use the accept strategy `{self}`: one thread accepts for all; omit the strategy, or \
+                 choose mp-prefork or mt-pool (symped, seda and seda-s also support reuseport and, over epoll, exclusive)"
             )),
             _ => Ok(()),
         }
@@ -298,6 +297,46 @@ impl Accept {
             ));
         }
         Ok(())
+    }
+}
+
+impl Stall {
+    /// Checks whether a server of `architecture` and `service` has a network thread to hold up.
+    pub fn check(self, architecture: Architecture, service: &ServiceSpec) -> Result<(), String> {
+        if service.ports().is_some() {
+            return Err(format!(
+                "cannot stall a server of `{}`: a stall holds up connections; omit the stalls, or choose another service",
+                service.name()
+            ));
+        }
+        if architecture.model.has_network_threads() {
+            return Ok(());
+        }
+        Err(format!(
+            "`{architecture}` has no network threads to stall; omit the stalls, or choose symped, seda or seda-s"
+        ))
+    }
+}
+
+impl Controllers {
+    /// Checks whether `architecture` supports the controllers. An error names the remedy.
+    pub fn check(&self, architecture: Architecture) -> Result<(), String> {
+        if self.is_none() {
+            return Ok(());
+        }
+        if !architecture.model.has_payload_threads() {
+            return Err(format!(
+                "`{architecture}` has no payload threads to control; omit the controllers, or choose seda, seda-s or amped"
+            ));
+        }
+        let first = architecture.threads.and_then(|threads| threads.payload).unwrap_or(1);
+        match self.pool {
+            Some(pool) if !(first..=THREADS_MAX).contains(&pool.threads_max) => Err(format!(
+                "a pool that starts with {first} threads cannot have at most {}; choose {first} to {THREADS_MAX}",
+                pool.threads_max
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

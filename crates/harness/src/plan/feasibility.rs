@@ -103,12 +103,12 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             Controllers { batch: Some(_), .. } => "server.batch-control",
             Controllers { .. } => "server.admission",
         };
-        require(key, serve.controllers.check(architecture.model, architecture.threads));
+        require(key, serve.controllers.check(architecture));
         if let Some(work) = serve.work {
             require("workload.simulated-work", work.check(&serve.service));
         }
         if let Some(stall) = serve.stall {
-            require("server.stall", stall.check(architecture.model, &serve.service));
+            require("server.stall", stall.check(architecture, &serve.service));
         }
         if let Some(poll) = serve.busy_poll {
             let checked = poll.check_address(&serve.listen).and_then(|()| architecture.can_busy_poll(poll));

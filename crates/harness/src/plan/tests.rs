@@ -408,7 +408,7 @@ fn controllers_reach_staged_servers_or_are_rejected() {
     assert_eq!(again, experiment);
     for trial in plan(&experiment, &Host::made_up()).unwrap().trials {
         assert_eq!(trial.label(), format!("{} (pool max=8, admission target=10ms)", trial.architecture));
-        let is_rejected = |reason: &String| reason.contains("server.pool-control: `sped` has no payload threads");
+        let is_rejected = |reason: &String| reason.contains("server.pool-control: `epoll` has no payload threads");
         let is_staged = trial.architecture.to_string().starts_with("seda");
         assert_eq!(trial.infeasible.iter().any(is_rejected), !is_staged, "{:?}", trial.infeasible);
         let text = serde_json::to_string(&trial).unwrap();

@@ -487,10 +487,13 @@ mod tests {
             ("--arch epoll --network-cpus 0", "--network-cpus: `epoll` has no network threads"),
             ("--datagram-batch 8", "only `udp` has datagrams"),
             ("--busy-poll 50us", "cannot poll loopback"),
-            ("--arch epoll --stall every=1s,for=10ms", "`sped` has no network threads to stall"),
+            ("--arch epoll --stall every=1s,for=10ms", "`epoll` has no network threads to stall"),
             ("--arch symped:1000 --accept reuseport-cpu", "gives each connection to the worker of a CPU"),
             ("--service udp --arch io_uring --datagram-batch 8", "`io_uring` cannot batch datagrams"),
-            ("--service udp --arch epoll --accept reuseport", "one thread accepts for all"),
+            (
+                "--service udp --arch epoll --accept reuseport",
+                "`epoll` cannot use the accept strategy `reuseport`: one thread accepts for all",
+            ),
             ("--service udp --arch symped:2 --accept reuseport-cpu", "choose reuseport"),
             (
                 "--service udp --arch symped:2 --accept reuseport --stall every=1s,for=10ms",

@@ -133,8 +133,8 @@ fn rejected_request_without_status_ends_its_connection(architecture: Architectur
 
 fn controllers_without_payload_threads_state_the_reason() {
     for (flags, reason) in [
-        ("--arch epoll --pool-control on", "`sped` has no payload threads to control"),
-        ("--arch symped:2 --admission target=10ms", "`symped` has no payload threads to control"),
+        ("--arch epoll --pool-control on", "`epoll` has no payload threads to control"),
+        ("--arch symped:2 --admission target=10ms", "`symped:2/epoll` has no payload threads to control"),
         ("--arch seda:1+4 --pool-control max=3", "a pool that starts with 4 threads cannot have at most 3"),
         ("--arch seda --admission on", "invalid admission `on`: expected target=TIME"),
     ] {

@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::model::{ModelRow, THREADS_MAX, Threads};
-
 /// The controllers of a server; all `None` for a static server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -87,26 +85,5 @@ impl Controllers {
     /// Whether all threads of a pool share one queue, as in SEDA. Otherwise each payload thread has a queue.
     pub fn shares_queues(&self) -> bool {
         self.pool.is_some() || self.batch.is_some()
-    }
-
-    /// Checks whether a model with these threads supports the controllers. An error names the remedy.
-    pub fn check(&self, model: &ModelRow, threads: Option<Threads>) -> Result<(), String> {
-        if self.is_none() {
-            return Ok(());
-        }
-        if !model.has_payload_threads() {
-            return Err(format!(
-                "`{}` has no payload threads to control; omit the controllers, or choose seda, seda-s or amped",
-                model.name
-            ));
-        }
-        let first = threads.and_then(|threads| threads.payload).unwrap_or(1);
-        match self.pool {
-            Some(pool) if !(first..=THREADS_MAX).contains(&pool.threads_max) => Err(format!(
-                "a pool that starts with {first} threads cannot have at most {}; choose {first} to {THREADS_MAX}",
-                pool.threads_max
-            )),
-            _ => Ok(()),
-        }
     }
 }
