@@ -105,6 +105,19 @@ fn client_processes_are_refused_with_distributed() {
 }
 
 #[test]
+fn page_of_distributed_runs_names_all_its_commands() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/distributed.md");
+    let page = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{page}: {error}"));
+    for command in command().get_subcommands() {
+        let has_flag = command.get_arguments().any(|arg| arg.get_id() == "distributed" && !arg.is_hide_set());
+        let name = command.get_name();
+        let is_named =
+            page.contains(&format!("`{name}`")) || page.contains(&format!("muxbench {name} FILE --distributed"));
+        assert!(is_named || !has_flag, "{name}");
+    }
+}
+
+#[test]
 fn flags_allowed_with_resume_exist() {
     let command = Cli::command();
     for (name, own) in ALLOWED_WITH_RESUME {
