@@ -328,7 +328,11 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             if let Some(size) = [request, response].into_iter().find(|size| !wire::udp::is_size(size.0)) {
                 bail!("--request, --response: invalid datagram size {size}; expected 8 to {DATAGRAM_BYTES_MAX} bytes");
             }
-            ServiceSpec::Udp { ports: args.ports.get(), request_bytes, response_bytes }
+            let ports = args.ports.get();
+            if ports > u32::from(u16::MAX) {
+                bail!("--ports {ports}: an address has at most {} ports; try fewer", u16::MAX);
+            }
+            ServiceSpec::Udp { ports, request_bytes, response_bytes }
         }
         Service::Kv | Service::Redis => {
             let (item_max, memory) = (args.item_max, args.memory);
@@ -495,6 +499,7 @@ mod tests {
                 "`epoll` cannot use the accept strategy `reuseport`: one thread accepts for all",
             ),
             ("--service udp --arch symped:2 --accept reuseport-cpu", "choose reuseport"),
+            ("--service udp --ports 70000", "--ports 70000: an address has at most 65535 ports; try fewer"),
             (
                 "--service udp --arch symped:2 --accept reuseport --stall every=1s,for=10ms",
                 "cannot stall a server of `udp`",
