@@ -139,7 +139,10 @@ pub fn measure(
     } else {
         let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
         let feasible = |plan, host: &Host| {
-            let (plan, strategy) = strategy(plan, host)?;
+            let (mut plan, strategy) = strategy(plan, host)?;
+            if !strategy.is_search() {
+                plan.check_windows();
+            }
             match plan.trials.first() {
                 Some(trial) if plan.trials.iter().all(|trial| !trial.infeasible.is_empty()) => {
                     bail!("no trial can run on this host:\n{}", trial.infeasible.join("\n"))

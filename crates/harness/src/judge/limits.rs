@@ -71,8 +71,6 @@ pub(super) const TAKEN_SHARE_MAX: f64 = 0.25;
 
 // Plausible and sufficient figures.
 
-/// The lowest number of requests in the window. Fewer have no meaningful quartiles.
-pub(super) const SAMPLES_MIN: f64 = 20.0;
 /// The highest share of requests that may time out; 0 for datagrams.
 pub(super) const TIMEOUT_SHARE_MAX: f64 = 0.001;
 /// The largest drift of the client's clock against the kernel's, in parts per million. Observed drifts were below 100.

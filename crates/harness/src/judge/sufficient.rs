@@ -5,7 +5,7 @@ use load::config::Transport;
 
 use super::ServerSide;
 use super::check::{at_least, at_most, none};
-use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, SAMPLES_MIN, TIMEOUT_SHARE_MAX};
+use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, TIMEOUT_SHARE_MAX};
 use crate::model::Check;
 use crate::model::VerdictKind::{Failed, Unsteady};
 
@@ -38,7 +38,7 @@ pub(super) fn errors(report: &LoadReport) -> Vec<Check> {
 }
 
 pub(super) fn requests(report: &LoadReport) -> Check {
-    at_least(Check::REQUESTS, report.planned as f64, SAMPLES_MIN, "", Failed)
+    at_least(Check::REQUESTS, report.planned as f64, Check::REQUESTS_MIN, "", Failed)
 }
 
 pub(super) fn unanswered(report: &LoadReport) -> Check {

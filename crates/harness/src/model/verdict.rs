@@ -95,6 +95,8 @@ impl Check {
     pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
     /// The name of the check for enough requests in the window.
     pub const REQUESTS: &str = "requests in the window";
+    /// The lowest number of requests in the window. Fewer have no meaningful quartiles.
+    pub const REQUESTS_MIN: f64 = 20.0;
 
     /// The beginning of the name of a check for errors of a class.
     pub const ERRORS: &str = "errors of class";

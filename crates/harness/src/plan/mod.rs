@@ -11,6 +11,7 @@ pub mod stage_cpus;
 #[cfg(test)]
 mod tests;
 mod warnings;
+mod windows;
 
 pub use feasibility::infeasible_for_workers;
 pub use limits::{Limit, limit};

@@ -203,6 +203,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("compare --connections 31 --client-processes 32", 1, "cannot divide 31 connections"),
     ("compare --schedule closed --rate 100", 1, "workload.rate: a closed loop has no target rate"),
     ("compare --profile hold:1k:5s --schedule closed", 1, "workload.profile: a closed loop has no rates over time"),
+    ("compare --arch epoll -c 8 -r 50 -z 300ms", 1, "about 15 requests in the window are too few for a verdict"),
     ("compare --trace absent.csv", 1, "absent.csv: No such file"),
     ("compare --trace Cargo.toml --speed 0", 1, "workload.trace.speed: must be a finite number above 0"),
     ("compare --response 1B,2B", 1, "--response has 2 values; give one"),

@@ -96,7 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.schema {
         return output::print_json(&Experiment::schema());
     }
-    let (plan, host) = execution::plan_here(&args.experiment.read()?)?;
+    let (mut plan, host) = execution::plan_here(&args.experiment.read()?)?;
+    plan.check_windows();
     if args.hosts.hosts {
         return args.format.print(&args.hosts.needs(&plan, &host)?, report::text::needs::render);
     }

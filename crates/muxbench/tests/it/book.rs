@@ -69,6 +69,8 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("--to 20000 ", "--from 8 --to 40 ", ""),
     ("--at-rate 10000 ", "--at-rate 400 --from 8 --to 40 ", ""),
     ("-z 10s --repeats 5 ", "", ""),
+    // A shorter window needs a higher rate.
+    ("--ports 10,1000 --rate 100 ", "--ports 10,1000 --rate 400 ", ""),
     ("--arch all --budget 3h ", "", ""),
     ("--trace-length 10min ", "--trace-length 200ms ", ""),
     ("-c 400,10k -r 125,2k --ramp 300ms --warm-up 500ms --measure 2s --repeats 3 ", "-c 20 -r 400 ", ""),

@@ -132,7 +132,7 @@ fn index_links_to_its_runs() {
 
 fn page_path_that_is_a_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
+    let arguments = "compare --arch epoll --connections 2 --rate 1000 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
     run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
     let error_of = |arguments: &[&str]| {

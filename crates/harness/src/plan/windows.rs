@@ -1,0 +1,56 @@
+//! Checks that the windows of open loops have enough requests for a verdict.
+
+use load::config::Schedule;
+
+use super::Plan;
+use crate::model::{Check, Trial};
+
+/// A random number of requests hardly ever differs from its mean by more than these standard deviations.
+const DEVIATIONS: f64 = 3.0;
+
+impl Plan {
+    /// Marks trials as infeasible if their windows have too few requests for a verdict, and warns if they may have too few. Only
+    /// for strategies that keep the planned windows: a search lengthens those of its probes.
+    pub fn check_windows(&mut self) {
+        let mut fewest = f64::INFINITY;
+        for trial in self.trials.iter_mut().filter(|trial| trial.infeasible.is_empty()) {
+            let Some((mean, deviation)) = requests(trial) else { continue };
+            if mean + deviation < Check::REQUESTS_MIN {
+                trial.infeasible.push(reason(trial, mean));
+            } else if mean - deviation < Check::REQUESTS_MIN {
+                fewest = fewest.min(mean);
+            }
+        }
+        if fewest.is_finite() {
+            self.warnings.push(format!(
+                "a window with about {fewest:.0} requests may have fewer than the {} that a verdict needs; raise the rate, or \
+                 lengthen the window",
+                Check::REQUESTS_MIN
+            ));
+        }
+    }
+}
+
+/// Returns the mean number of requests in the window of an open loop, and the largest likely deviation; `None` for a closed loop.
+fn requests(trial: &Trial) -> Option<(f64, f64)> {
+    let load = &trial.load;
+    if let Some(trace) = &load.trace {
+        return Some((trace.requests as f64, 0.0));
+    }
+    let mean = load.rate_per_s? * load.phases.measure_ns as f64 / 1e9;
+    let deviation = match load.schedule {
+        Schedule::Poisson => DEVIATIONS * mean.sqrt(),
+        // The window may begin within a slot of each client.
+        _ => f64::from(load.all_clients()),
+    };
+    Some((mean, deviation))
+}
+
+fn reason(trial: &Trial, mean: f64) -> String {
+    let (key, what, remedy) = match trial.load.trace {
+        Some(_) => ("trace", "arrivals", "replay a longer part"),
+        None => ("rate", "requests in the window", "raise the rate, or lengthen the window"),
+    };
+    let least = Check::REQUESTS_MIN;
+    format!("workload.{key}: about {mean:.0} {what} are too few for a verdict, which needs {least}; {remedy}")
+}
