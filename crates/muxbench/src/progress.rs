@@ -74,7 +74,11 @@ impl Progress {
             }
         };
         let budget_ns = match &header.strategy {
-            Strategy::Until { time_max_ns, .. } => rest_ns(*time_max_ns),
+            // The first repeat always runs.
+            Strategy::Until { time_max_ns, .. } => {
+                let first = strategy::ahead(header, outcomes).into_iter().filter(|trial| trial.repeat == 0);
+                rest_ns(*time_max_ns).max(first.map(duration_ns).sum())
+            }
             _ => u64::MAX,
         };
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(4));
@@ -251,12 +255,16 @@ mod tests {
     #[test]
     fn time_left_is_within_the_budget() {
         let mut run = testkit::run();
-        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 10_000_000_000 };
+        let is_first = |trial: &&Trial| trial.repeat == 0 && trial.infeasible.is_empty();
+        let first_ns: u64 = run.header.trials.iter().filter(is_first).map(duration_ns).sum();
+        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 1 };
+        assert_eq!(Progress::new(&run.header, &[]).budget_ns, first_ns, "the first repeat always runs");
+        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 27_000_000_000 };
         let mut progress = Progress::new(&run.header, &[]);
-        assert!(progress.left_ns > 10_000_000_000, "the plan takes longer: {}", progress.left_ns);
-        assert_eq!(progress.left(), "10 s left");
+        assert!(progress.left_ns > 27_000_000_000, "the plan takes longer: {}", progress.left_ns);
+        assert_eq!(progress.left(), "27 s left");
         // The record took two seconds.
         progress.on(&RunEvent::Finished(&run.records[0]));
-        assert_eq!(progress.left(), "8 s left");
+        assert_eq!(progress.left(), "25 s left");
     }
 }

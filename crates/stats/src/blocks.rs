@@ -14,6 +14,9 @@ use crate::significance::{student_t_critical, student_t_two_sided};
 /// The probability that an interval misses the true value.
 pub const ALPHA: f64 = 0.05;
 
+/// The probability that the true value is beyond one side of an interval.
+pub const ALPHA_OF_SIDE: f64 = ALPHA / 2.0;
+
 /// The minimum number of blocks, or of repeats on a side, for an interval. With two, nothing is decided.
 pub const BLOCKS_MIN: usize = 3;
 

@@ -7,7 +7,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::blocks::{ALPHA, Mean, Spread};
+use crate::blocks::{ALPHA_OF_SIDE, Mean, Spread};
 use crate::ratio::Ratio;
 use crate::sequential::level;
 use crate::significance::student_t_two_sided;
@@ -135,9 +135,9 @@ impl Fit {
     }
 
     /// Tests whether one contestant is worse than another by more than `margin`, a difference of scores, with the probability `alpha`
-    /// of an error. The interval of their ratio then excludes 1: the probability is at most that of one of its sides.
+    /// of an error, at most [`ALPHA_OF_SIDE`]: so the interval of their ratio excludes 1 if one is worse.
     pub fn is_worse(&self, one: usize, other: usize, margin: f64, alpha: f64) -> bool {
-        self.difference(one, other).is_some_and(|it| is_above(it, margin, alpha.min(ALPHA / 2.0)))
+        self.difference(one, other).is_some_and(|it| is_above(it, margin, alpha.min(ALPHA_OF_SIDE)))
     }
 
     /// Tests whether the scores of two contestants differ by less than `margin`, with the probability `alpha` of an error: two one-sided

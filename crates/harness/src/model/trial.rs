@@ -179,6 +179,11 @@ impl Trial {
         })
     }
 
+    /// Fills in the time limit of requests. In older runs only the load has it.
+    pub fn complete(&mut self) {
+        self.workload.request_timeout = self.load.request_timeout;
+    }
+
     /// Returns the trial as a separate one, which shares its window with no other.
     pub fn alone(&self) -> Self {
         Self { load: LoadConfig { slices: None, ..self.load.clone() }, ..self.clone() }

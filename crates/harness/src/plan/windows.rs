@@ -54,3 +54,54 @@ fn reason(trial: &Trial, mean: f64) -> String {
     let least = Check::REQUESTS_MIN;
     format!("workload.{key}: about {mean:.0} {what} are too few for a verdict, which needs {least}; {remedy}")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::host::Host;
+    use crate::plan::plan;
+    use crate::spec::Experiment;
+
+    #[test]
+    fn windows_with_too_few_requests_are_infeasible_or_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.csv");
+        let found = |workload: &str| {
+            let text =
+                format!("architectures = \"epoll\"\nrepeats = 1\n[workload]\n{workload}\n[phases]\nmeasure = \"1s\"\n");
+            let experiment = Experiment::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+            let mut plan = plan(&experiment, &Host::made_up()).unwrap();
+            let count = plan.warnings.len();
+            plan.check_windows();
+            (plan.trials[0].infeasible.join("\n"), plan.warnings[count..].join("\n"))
+        };
+        for (workload, is_refused, is_warned) in [
+            ("rate = 18", true, false),
+            ("rate = 20", false, true),
+            ("rate = 21", false, false),
+            ("rate = 7\nschedule = \"poisson\"", true, false),
+            ("rate = 18\nschedule = \"poisson\"", false, true),
+            ("rate = 50\nschedule = \"poisson\"", false, false),
+            ("profile = \"ramp:0..30:1s\"", true, false),
+            ("schedule = \"closed\"", false, false),
+        ] {
+            let (refused, warned) = found(workload);
+            assert_eq!(
+                refused.contains("requests in the window are too few for a verdict"),
+                is_refused,
+                "{workload}: {refused}"
+            );
+            assert_eq!(
+                warned.contains("may have fewer than the 20 that a verdict needs"),
+                is_warned,
+                "{workload}: {warned}"
+            );
+        }
+        for (arrivals, is_refused) in [(8, true), (19, true), (20, false)] {
+            let times: String = (0..arrivals).map(|at| format!("{at}\n")).collect();
+            std::fs::write(&trace, format!("time_ms\n{times}")).unwrap();
+            let (refused, warned) = found(&format!("trace = {{ file = {trace:?} }}"));
+            let words = format!("workload.trace: about {arrivals} arrivals are too few for a verdict");
+            assert_eq!((refused.contains(&words), warned.as_str()), (is_refused, ""), "{refused}");
+        }
+    }
+}

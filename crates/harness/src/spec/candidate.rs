@@ -9,6 +9,9 @@ use server::Architecture;
 const EXEC: &str = "exec";
 const TARGET: &str = "target";
 
+/// The name of a target without one, as in `muxbench load URL`. Only its address tells it from others.
+pub const UNNAMED_TARGET: &str = "server";
+
 /// A server under comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Candidate {
@@ -21,6 +24,11 @@ pub enum Candidate {
 }
 
 impl Candidate {
+    /// Whether the server is a target without a name of its own.
+    pub fn is_unnamed(&self) -> bool {
+        matches!(self, Self::Target(name) if name == UNNAMED_TARGET)
+    }
+
     /// Returns the architecture of a built-in server.
     pub fn ours(&self) -> Option<Architecture> {
         match self {

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::database;
 use super::rows;
 use crate::files;
-use crate::model::{Run, RunHeader, TrialRecord};
+use crate::model::{Run, RunHeader, Trial, TrialRecord};
 
 /// Reads a finished or unfinished run. Omits damaged parts.
 pub fn read(folder: &Path) -> anyhow::Result<Run> {
@@ -85,7 +85,7 @@ fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<F
         read => read.with_context(|| path.display().to_string())?,
     };
     let parsed = String::from_utf8(json).map_err(anyhow::Error::from);
-    let parsed = parsed.and_then(|text| Ok((serde_json::from_str::<RunHeader>(&text)?, text)));
+    let parsed = parsed.and_then(|text| Ok((parse_header(&text)?, text)));
     let parsed = parsed.with_context(|| format!("{}: was written by another version, or is damaged", path.display()));
     let (copy, copy_damage) = match database.map(rows::copy_of_header) {
         Some(Ok(copy)) => (copy, None),
@@ -95,13 +95,19 @@ fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<F
     let (text, damage) = match (&parsed, copy) {
         (Ok((_, text)), Some(copy)) if copy != *text => (copy, "was changed".to_owned()),
         // If another version wrote the run, the copy is unreadable too.
-        (Err(error), Some(copy)) if serde_json::from_str::<RunHeader>(&copy).is_ok() => {
+        (Err(error), Some(copy)) if parse_header(&copy).is_ok() => {
             (copy, format!("is damaged ({})", error.root_cause()))
         }
         _ => return parsed.map(|(header, text)| FoundHeader { header, text, damage: None, copy_damage }),
     };
     let damage = Some(format!("run.json {damage}: the database's copy is used"));
-    Ok(FoundHeader { header: serde_json::from_str(&text)?, text, damage, copy_damage })
+    Ok(FoundHeader { header: parse_header(&text)?, text, damage, copy_damage })
+}
+
+fn parse_header(text: &str) -> serde_json::Result<RunHeader> {
+    let mut header: RunHeader = serde_json::from_str(text)?;
+    header.trials.iter_mut().for_each(Trial::complete);
+    Ok(header)
 }
 
 /// Parses and verifies a trial's record.
@@ -111,7 +117,8 @@ fn record(trial: u32, text: &[u8], checksum: Option<u32>) -> Result<TrialRecord,
     }
     let damaged = |error: &dyn std::fmt::Display| format!("its record is damaged ({error})");
     let text = str::from_utf8(text).map_err(|error| damaged(&error))?;
-    let record: TrialRecord = serde_json::from_str(text).map_err(|error| damaged(&error))?;
+    let mut record: TrialRecord = serde_json::from_str(text).map_err(|error| damaged(&error))?;
+    record.trial.complete();
     if record.trial.index != trial {
         return Err(format!("its record is that of trial {}", record.trial.index));
     }

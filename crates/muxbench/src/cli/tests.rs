@@ -236,6 +236,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("advise --arch epoll", 1, "a race needs two servers"),
     ("advise --arch epoll,mt --objective p50,p50", 1, "name each figure once"),
     ("advise --arch epoll,mt -r 500 --limit rate=1k", 1, "no server answers more than the planned 500 requests/s"),
+    ("atlas -c 10 -r 500,800 --limit rate=1k", 1, "no server answers more than the planned 800 requests/s"),
     ("advise --arch epoll,mt -c 1,2", 1, "a race has one workload, and this experiment has 2"),
     ("advise --arch epoll,mt --service udp --ports 10,20", 1, "give one value of --connections, --ports"),
     ("advise --arch epoll,mt --busy-poll off,50us", 1, "--busy-poll: a race has one server of each architecture"),

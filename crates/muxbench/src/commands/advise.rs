@@ -106,7 +106,7 @@ impl Args {
             bail!("a race needs two servers that can run here; try --arch all\n{}", reasons.join("\n"));
         };
         let objective = self.objective.weights(&first.workload)?;
-        let limits = self.objective.limits(&first.workload)?;
+        self.objective.check_limits([&first.workload].into_iter())?;
         let budget = self.budget();
         let repeats = Time(advise::shortest_ns(race) / 1_000_000_000 * 1_000_000_000);
         if repeats > budget {
@@ -118,7 +118,7 @@ impl Args {
         }
         let goal = AdviseGoal {
             objective,
-            limits,
+            limits: self.objective.limits(),
             contestants,
             variations,
             time_max_ns: budget.0,

@@ -201,6 +201,8 @@ impl Args {
                 races[0].header.trials.iter().flat_map(|trial| &trial.infeasible).map(String::as_str).collect();
             bail!("a race needs two servers that can run here; try --arch all\n{}", reasons.join("\n"));
         }
+        let trials = races.iter().flat_map(|race| &race.header.trials);
+        self.objective.check_limits(trials.map(|trial| &trial.workload))?;
         share(&mut races, budget)?;
         Ok(races)
     }
@@ -234,7 +236,7 @@ impl Args {
         let Some(first) = plan.trials.first() else { bail!("the plan has no servers") };
         let goal = AdviseGoal {
             objective: self.objective.weights(&first.workload)?,
-            limits: self.objective.limits(&first.workload)?,
+            limits: self.objective.limits(),
             contestants,
             variations: Vec::new(),
             time_max_ns: 0,

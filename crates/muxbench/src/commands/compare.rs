@@ -13,7 +13,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::over_time::OverTimeArgs;
 use crate::options::set;
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::{SetupArgs, checked, checked_with_quick};
 use crate::{execution, output};
 
 /// The default of `--budget`, in nanoseconds.
@@ -56,7 +56,7 @@ pub struct Args {
     over_time: OverTimeArgs,
     /// Repeats of each architecture and workload [default: 3; with --profile or --trace 1]
     ///
-    /// With --until or --budget the most repeats, by default 20, and not the number of FILE
+    /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
     #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
@@ -90,16 +90,17 @@ impl Args {
             self.unused_repeats(&experiment).into_iter().for_each(output::note_once);
             experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
-        let found = checked(&experiment, &self.base);
-        // The changes of `[quick]` may not fit those of flags.
-        if found.is_ok() || experiment.quick.take().is_none() {
-            return found;
-        }
         let found = checked(&experiment, &self.base)?;
-        output::note(
-            "the printed file lacks the [quick] table of FILE, which does not fit the flags; add one that does",
-        );
-        Ok(found)
+        // Only `muxbench run` has `--quick`, for the printed file.
+        if !self.print_experiment || experiment.quick.is_none() {
+            return Ok(found);
+        }
+        Ok(checked_with_quick(&experiment, &self.base).unwrap_or_else(|_| {
+            output::note(
+                "the printed file lacks the [quick] table of FILE, which does not fit the flags; add one that does",
+            );
+            found
+        }))
     }
 
     /// Returns a sentence about repeats of FILE that do not limit a run which goes on until it is decided. They are too few for that: a
@@ -109,7 +110,8 @@ impl Args {
         let is_unused = given > 1 && self.base.has_file() && self.repeats.is_none();
         is_unused.then(|| {
             format!(
-                "the repeats of FILE ({given}) do not limit --until and --budget, which run up to {REPEATS_MAX}; try --repeats {given}"
+                "`repeats = {given}` of FILE does not count, because the run goes on until it is decided, up to {REPEATS_MAX} \
+                 repeats; try --repeats {given}"
             )
         })
     }
@@ -140,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             *time_max_ns = budget.0;
             Ok(())
         }
-        (_, Some(_)) => bail!("--budget: the run has a fixed number of repeats; omit it, or begin a run with --until"),
+        (_, Some(_)) => bail!("--budget: the run was not begun with --until or --budget; omit it, or begin a new run"),
         (_, None) => Ok(()),
     };
     Ok(execution::run(&args.execution, || Ok(experiment()?.0), strategy, change)?.0)
@@ -198,7 +200,7 @@ mod tests {
             let args: Args = parsed(&format!("{} --until 2% {flags}", file.path().display()));
             assert_eq!(args.experiment(true).unwrap().0.repeats.get(), repeats);
             let note = args.unused_repeats(&args.setup.experiment(&args.base).unwrap());
-            assert_eq!(note.is_some_and(|it| it.contains("(5) do not limit --until")), has_note, "{flags}");
+            assert_eq!(note.is_some_and(|it| it.contains("`repeats = 5` of FILE does not count")), has_note, "{flags}");
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct BaseArgs {
     /// Experiment or profile that the flags change
     ///
     /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]. `compare` also takes its
-    /// phases and, without --until, its repeats. The other commands have their own, and take only its first number of connections (`atlas`: all)
+    /// phases and, unless it has --until or --budget, its repeats. The other commands have their own, and take only its first number of connections (`atlas`: all)
     #[arg(value_name = "FILE", help_heading = "Load")]
     file: Option<String>,
 }
@@ -94,9 +94,7 @@ impl BaseArgs {
         let experiment = read(file)?;
         // Flags change what the preset is about.
         let about = if self.has_file() { experiment.about } else { String::new() };
-        // Only `muxbench run` has `--quick`, for a file that `compare` may have printed.
-        let quick = experiment.quick.filter(|_| self.given.0.contains("print_experiment"));
-        Ok(Experiment { about, quick, ..experiment })
+        Ok(Experiment { about, ..experiment })
     }
 }
 

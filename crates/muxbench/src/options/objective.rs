@@ -100,11 +100,16 @@ impl ObjectiveArgs {
         })
     }
 
-    /// Returns the limits of the winner. Fails if no server can meet them under a workload.
-    pub fn limits(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseLimit>> {
-        let limits: Vec<AdviseLimit> = self.limit.iter().map(|it| it.0).collect();
+    /// Returns the limits of the winner.
+    pub fn limits(&self) -> Vec<AdviseLimit> {
+        self.limit.iter().map(|it| it.0).collect()
+    }
+
+    /// Fails if no server can meet the limits under any of these workloads.
+    pub fn check_limits<'a>(&self, workloads: impl Iterator<Item = &'a Workload>) -> anyhow::Result<()> {
         // A closed loop has no rate of its own.
-        let planned_per_s = workload.rate_per_s.unwrap_or(f64::INFINITY);
+        let planned_per_s = workloads.map(|it| it.rate_per_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
+        let limits = self.limits();
         if let Some(limit) = limits.iter().find(|it| it.figure == GateFigure::Rate && it.value > planned_per_s) {
             bail!(
                 "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \
@@ -113,7 +118,7 @@ impl ObjectiveArgs {
                 Rate(planned_per_s)
             );
         }
-        Ok(limits)
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
-use harness::spec::candidate::check_name;
+use harness::spec::candidate::{UNNAMED_TARGET, check_name};
 use harness::spec::target::{Target, TargetUrl};
 use harness::spec::{Candidate, Exec, Experiment, Server, Service, WorkloadSpec};
 use server::Architecture;
@@ -246,7 +246,7 @@ impl Servers {
     }
 
     fn described(url: &TargetUrl, description: Option<Description>) -> Self {
-        let target = NamedTarget::new("server".to_owned(), url, None, description);
+        let target = NamedTarget::new(UNNAMED_TARGET.to_owned(), url, None, description);
         let architectures = vec![Candidate::Target(target.name.clone())];
         Self { architectures, targets: vec![target], commands: Vec::new() }
     }

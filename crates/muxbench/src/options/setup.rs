@@ -381,8 +381,13 @@ pub fn check_options(experiment: &Experiment, limit: &str) -> anyhow::Result<()>
 }
 
 /// Checks an experiment as if it came from a file, and returns it with the text of such a file. Errors show no line of this text,
-/// but the key, and its flag unless the key comes from the file of `base`.
+/// but the key, and its flag unless the key comes from the file of `base`. Leaves out `[quick]`: its changes may not fit flags.
 pub fn checked(experiment: &Experiment, base: &BaseArgs) -> anyhow::Result<(Experiment, String)> {
+    checked_with_quick(&Experiment { quick: None, ..experiment.clone() }, base)
+}
+
+/// The same with `[quick]`.
+pub fn checked_with_quick(experiment: &Experiment, base: &BaseArgs) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     let experiment = Experiment::parse(&text, "flags")
         .map_err(|error| anyhow::Error::msg(with_flag(error.without_place(), base)))?;

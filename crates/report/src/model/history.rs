@@ -3,7 +3,9 @@
 //! [`HistoryBuilder`] collects runs, and [`History`] is the result. Runs are added one by one. The builder keeps only their
 //! figures, because a hundred whole runs would not fit into memory.
 
-use harness::model::{GateFigure, Run, RunHeader, Strategy, TrialRecord, VerdictKind, Workload};
+use std::collections::BTreeSet;
+
+use harness::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,7 +76,7 @@ pub(crate) struct Trend {
     pub(crate) architecture: String,
     /// The traffic. Phases may differ from run to run.
     pub(crate) workload: Workload,
-    /// The title of the workload, then the settings in which trends of this architecture and traffic differ.
+    /// The title of the workload, then the settings in which trends of an architecture under this traffic differ.
     pub(crate) title: String,
     /// Index into [`History::hosts`].
     pub(crate) host: usize,
@@ -126,9 +128,9 @@ impl PartialEq for Key {
 
 impl Key {
     fn of(header: &RunHeader, workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
-        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.covers(trial);
-        let settings = records.iter().find(is_its).map(|record| setting::of(header, &record.trial));
-        Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
+        let trials = records.iter().map(|record| &record.trial);
+        let trials: Vec<&Trial> = trials.filter(|it| it.workload == *workload && row.covers(it)).collect();
+        Self { architecture: row.label(), workload: workload.clone(), settings: setting::of(header, &trials) }
     }
 
     fn is_alike_but_for_settings(&self, other: &Self) -> bool {
@@ -203,11 +205,17 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>) -> Vec<Trend> {
         (key.clone(), Trend { architecture: key.architecture.clone(), workload, title, host: *host, points, change })
     };
     let trends: Vec<(Key, Trend)> = groups.map(trend).collect();
-    let keys: Vec<Key> = trends.iter().map(|(key, _)| key.clone()).collect();
+    let differing = |(key, _): &(Key, Trend)| {
+        let others = trends.iter().filter(|(other, _)| key.is_alike_but_for_settings(other));
+        setting::differing(&key.settings, others.map(|(other, _)| &other.settings))
+    };
+    let names: Vec<(Workload, BTreeSet<String>)> =
+        trends.iter().map(|it| (it.0.workload.clone(), differing(it))).collect();
+    // Servers that were measured together have the same settings in their titles.
     let named = |(key, trend): (Key, Trend)| {
-        let others = keys.iter().filter(|other| key.is_alike_but_for_settings(other)).map(|other| &other.settings);
-        let words = setting::words(&key.settings, &others.collect::<Vec<_>>());
-        Trend { title: trend.title + &words, ..trend }
+        let of_traffic = names.iter().filter(|(workload, _)| is_same_traffic(workload, &key.workload));
+        let names: BTreeSet<&String> = of_traffic.flat_map(|(_, names)| names).collect();
+        Trend { title: trend.title + &setting::words(&key.settings, &names), ..trend }
     };
     let mut trends: Vec<Trend> = trends.into_iter().map(named).collect();
     Change::correct(trends.iter_mut().filter_map(|trend| trend.change.as_mut()));

@@ -293,8 +293,8 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
         service_p99_ns,
         rate_per_s: value(&rates_per_s),
     };
-    // A trial may have run separately although its plan was interleaved.
-    let settings = setting::of(&run.header, records.first().map_or(trials[0], |record| &record.trial));
+    let ran: Vec<&Trial> = records.iter().map(|record| &record.trial).collect();
+    let settings = setting::of(&run.header, if ran.is_empty() { trials } else { &ran });
     Group { first: trials[0], settings, figures, services_ns, rates_per_s }
 }
 

@@ -15,21 +15,26 @@ const SERVE: [&str; 3] = ["cpus", "limits", "stage_cpus"];
 /// Client settings that affect results.
 const LOAD: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timestamps"];
 
-/// Returns the settings of a run's trial.
-pub(super) fn of(header: &RunHeader, trial: &Trial) -> Settings {
-    let Trial { serve, load, .. } = trial;
+/// Returns the settings that trials of a row share; of the first one where trials of one plan are equal.
+pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
+    let Some(&trial) = trials.first() else { return Settings::new() };
+    let (serve, load) = (&trial.serve, &trial.load);
     let options = match trial.unusual_options().as_slice() {
         [] => "default".to_owned(),
         options => options.join(", "),
     };
+    // A server that missed its turns has run separately, although its plan was interleaved.
+    let planned = header.trials.iter().filter(|plan| trials.iter().any(|it| it.index == plan.index));
+    let is_interleaved = trials.iter().copied().chain(planned).any(|it| it.load.slices.is_some());
     let idle = if header.idle_cpus_poll { "poll" } else { "sleep" };
     let others = [
         ("client processes", Some(load.processes.to_string())),
         ("idle CPUs", Some(idle.to_owned())),
-        ("interleaved", Some(load.slices.is_some().to_string())),
+        ("interleaved", Some(is_interleaved.to_string())),
         ("server count syscalls", serve.ours().map(|it| it.count_syscalls.to_string())),
         ("server options", Some(options)),
-        ("server url", serve.target().map(|it| it.url.clone())),
+        // A server with a name may have another port in each run.
+        ("server url", serve.target().filter(|_| trial.architecture.is_unnamed()).map(|it| it.url.clone())),
     ];
     let others = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     named("server", serve, &SERVE).into_iter().chain(named("client", load, &LOAD)).chain(others).collect()
@@ -43,10 +48,13 @@ fn named(side: &'static str, config: &impl Serialize, names: &'static [&str]) ->
     names.iter().filter_map(one).collect()
 }
 
-/// Lists the settings in which any of `others` differs, with their values in `settings`.
-pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
-    let differences = others.iter().flat_map(|other| harness::host::differences(settings, other));
-    let names: BTreeSet<String> = differences.map(|(name, ..)| name).collect();
-    let value = |name: &String| settings.get(name).map_or("not set", String::as_str);
+/// Returns the names of the settings in which any of `others` differs.
+pub(super) fn differing<'a>(settings: &Settings, others: impl Iterator<Item = &'a Settings>) -> BTreeSet<String> {
+    others.flat_map(|other| harness::host::differences(settings, other)).map(|(name, ..)| name).collect()
+}
+
+/// Lists the settings with these names.
+pub(super) fn words(settings: &Settings, names: &BTreeSet<&String>) -> String {
+    let value = |name: &&String| settings.get(*name).map_or("not set", String::as_str);
     names.iter().map(|name| format!(", {name}: {}", value(name))).collect()
 }

@@ -122,7 +122,11 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
     let settings = distinct(diff.pairs.iter().flat_map(|pair| &pair.setting_differences));
     if !settings.is_empty() {
         lines.push(prose("The settings differ:".into()));
-        lines.extend(settings.into_iter().map(difference).map(prose));
+        lines.extend(settings.into_iter().map(|it| prose(difference(it) + &whose(it, &diff.pairs))));
+    }
+    let (a, b) = (&diff.a.placement, &diff.b.placement);
+    if a != b {
+        lines.push(prose(format!("The placement differs: A {a}; B {b}.")));
     }
     let (a, b) = (&diff.a.muxbench, &diff.b.muxbench);
     if a != b {
@@ -137,6 +141,14 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         diff.margin * 100.0
     )));
     medium.finished(lines.join("\n") + "\n")
+}
+
+/// Names the architectures that have a difference, unless all have it.
+fn whose(difference: &Difference, pairs: &[Pair]) -> String {
+    let (with, without): (Vec<&Pair>, Vec<&Pair>) =
+        pairs.iter().partition(|pair| pair.setting_differences.contains(difference));
+    let names = distinct(with.iter().map(|pair| pair.architecture.as_str()));
+    if without.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
 fn difference(Difference { fact, a, b }: &Difference) -> String {

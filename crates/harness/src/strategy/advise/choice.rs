@@ -1,5 +1,6 @@
 //! The winner of a race, and how a tie is broken.
 
+use stats::blocks::ALPHA_OF_SIDE;
 use stats::race::Fit;
 
 use super::part::Out;
@@ -68,7 +69,7 @@ pub(super) fn choose(
     let leader = *can_win.iter().min_by(|a, b| by_effect(a, b))?;
     // One test at the end, beside the looks: a tie must not hide a difference that the looks are too careful to see. It is
     // two-sided, as the intervals beside the answer are.
-    let alpha = stats::blocks::ALPHA / 2.0 / can_win.len().saturating_sub(1).max(1) as f64;
+    let alpha = ALPHA_OF_SIDE / can_win.len().saturating_sub(1).max(1) as f64;
     let leads = |it: usize| {
         let is_far = effect(it).zip(effect(leader)).is_some_and(|(it, leader)| it - leader > MARGIN.ln_1p());
         is_far && state.fit.is_worse(it, leader, 0.0, alpha)
@@ -101,9 +102,8 @@ fn break_tie(
         let effects: Option<Vec<(usize, f64)>> = left.iter().map(|&it| Some((it, fit.effect(it)?))).collect();
         // A contestant of unknown cost is neither cheaper nor more expensive than the others.
         let Some(&(best, lowest)) = effects.iter().flatten().min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-        let is_worse = |it: usize, effect: f64| {
-            effect - lowest > MARGIN.ln_1p() && fit.is_worse(it, best, 0.0, stats::blocks::ALPHA)
-        };
+        let is_worse =
+            |it: usize, effect: f64| effect - lowest > MARGIN.ln_1p() && fit.is_worse(it, best, 0.0, ALPHA_OF_SIDE);
         left = effects.into_iter().flatten().filter(|(it, effect)| !is_worse(*it, *effect)).map(|(it, _)| it).collect();
         if let [winner] = left[..] {
             return (winner, Some(TieBreak::Figure(figure)));

@@ -1,6 +1,8 @@
 //! Histories of constructed runs.
 
 use harness::model::{Run, Trial, VerdictKind};
+use harness::spec::Candidate;
+use harness::spec::candidate::UNNAMED_TARGET;
 use load::config::Slices;
 use load::report::LateSends;
 use server::{ServerSpec, TargetConfig};
@@ -150,6 +152,11 @@ fn history_of_four(change: impl Fn(&mut Run, bool)) -> History {
     builder.finish()
 }
 
+/// Returns the planned and the finished trials.
+fn trials_of(run: &mut Run) -> impl Iterator<Item = &mut Trial> {
+    run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial))
+}
+
 /// Moves the client to CPU 7 in the last runs.
 fn moved_client(run: &mut Run, is_last: bool) {
     for record in run.records.iter_mut().filter(|_| is_last) {
@@ -170,7 +177,7 @@ fn other_client_settings_form_another_trend() {
 fn settings_that_change_figures_separate_trends() {
     let trials = |change: fn(&mut Trial, bool)| {
         move |run: &mut Run, is_last: bool| {
-            run.records.iter_mut().for_each(|record| change(&mut record.trial, is_last));
+            trials_of(run).for_each(|trial| change(trial, is_last));
         }
     };
     let changes: [(fn(&mut Trial, bool), &str); 2] = [
@@ -191,7 +198,11 @@ fn settings_that_change_figures_separate_trends() {
         ),
         (
             |trial, is_last| {
+                if trial.architecture.to_string() != "epoll" {
+                    return;
+                }
                 let port: u16 = if is_last { 7_002 } else { 7_001 };
+                trial.architecture = Candidate::Target(UNNAMED_TARGET.to_owned());
                 trial.serve = ServerSpec::Target(TargetConfig {
                     url: format!("tcp://127.0.0.1:{port}"),
                     address: ([127, 0, 0, 1], port).into(),
@@ -206,7 +217,8 @@ fn settings_that_change_figures_separate_trends() {
     let histories = changes.map(|(change, words)| (history_of_four(trials(change)), words));
     let idle = history_of_four(|run, is_last| run.header.idle_cpus_poll = is_last);
     for (history, words) in histories.into_iter().chain([(idle, ", idle CPUs: poll")]) {
-        let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
+        let is_first = |trend: &&Trend| ["epoll", "target:server"].contains(&trend.architecture.as_str());
+        let epoll: Vec<&Trend> = history.trends.iter().filter(is_first).collect();
         assert!(epoll.len() == 4 && epoll.iter().all(|it| it.points.len() == 2), "{words}: {epoll:#?}");
         assert_eq!(epoll.iter().filter(|it| it.title.ends_with(words)).count(), 2, "{words}: {epoll:#?}");
     }
@@ -217,6 +229,19 @@ fn rows_of_a_table_have_the_settings_of_its_heading() {
     let history = history_of_four(moved_client);
     for trends in history.by_traffic() {
         assert!(trends.iter().all(|it| it.title == trends[0].title), "{trends:#?}");
+    }
+    // `mt` ran only in the first runs, and `select` in place of it in the last ones.
+    let others = history_of_four(|run, is_last| {
+        moved_client(run, is_last);
+        for trial in trials_of(run).filter(|_| is_last) {
+            if trial.architecture.to_string() == "mt" {
+                trial.architecture = "select".parse().unwrap();
+            }
+        }
+    });
+    for (architecture, end) in [("mt", ", client cpus: [1]"), ("select", ", client cpus: [7]")] {
+        let titles: Vec<&Trend> = others.trends.iter().filter(|it| it.architecture == architecture).collect();
+        assert!(!titles.is_empty() && titles.iter().all(|it| it.title.ends_with(end)), "{titles:#?}");
     }
     let text = render(&history, 200.into());
     let tables = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
