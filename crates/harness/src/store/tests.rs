@@ -81,17 +81,6 @@ fn missing_or_damaged_run_is_an_error() {
 }
 
 #[test]
-fn workloads_of_older_runs_get_the_time_limit_of_their_load() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut header = header();
-    let limit = Some(load::config::RequestTimeout { timeout_ns: 1_000_000, retries: 2, retry_budget: None });
-    header.trials[0].load.request_timeout = limit;
-    assert_eq!(header.trials[0].workload.request_timeout, None, "as in an older run");
-    drop(Store::create(&folder.path().join("run"), &header).unwrap());
-    assert_eq!(read(&folder.path().join("run")).unwrap().header.trials[0].workload.request_timeout, limit);
-}
-
-#[test]
 fn missing_or_empty_database_is_named_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");

@@ -237,7 +237,7 @@ impl LoadConfig {
                 first_client: number * self.clients,
                 clients: self.processes * self.clients,
                 first_connection,
-                connections_of_all: self.connections_and_idle(),
+                connections_of_all: self.connections,
             };
             Self {
                 service,
@@ -268,9 +268,9 @@ impl LoadConfig {
         self.part.map_or(self.clients * self.processes, |part| part.clients)
     }
 
-    /// All connections of the trial, including idle ones and those of other processes.
+    /// The connections of all processes, without idle ones.
     pub(crate) fn connections_of_all(&self) -> u32 {
-        self.part.map_or(self.connections_and_idle(), |part| part.connections_of_all)
+        self.part.map_or(self.connections, |part| part.connections_of_all)
     }
 
     /// The connections of this process and the idle connections.
@@ -295,7 +295,7 @@ pub struct Part {
     pub clients: u32,
     /// The number of the process's first connection among those of all processes.
     pub first_connection: u32,
-    /// All connections of the trial, including idle ones.
+    /// The connections of all processes, without idle ones.
     pub connections_of_all: u32,
 }
 
@@ -494,6 +494,7 @@ mod tests {
         let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let whole = LoadConfig {
             connections: 403,
+            idle: 7,
             active: 1.0 / 64.0,
             rate_per_s: Some(1_000.0),
             clients: 2,

@@ -62,7 +62,7 @@ impl<'a> Replay<'a> {
     /// Returns the client of a recorded connection, and the index of the connection among those of the client.
     fn place(&self, connection: u64) -> Option<(usize, u32)> {
         let config = self.config;
-        let all = u64::from(config.connections_of_all() - config.idle).max(1);
+        let all = u64::from(config.connections_of_all()).max(1);
         let first = config.part.map_or(0, |part| part.first_connection);
         let at = u32::try_from(connection % all).ok()?.checked_sub(first).filter(|at| *at < config.connections)?;
         let (total, parts) = (config.connections.into(), u64::from(config.clients));
