@@ -130,16 +130,17 @@ mod tests {
     use load::config::RequestTimeout;
 
     use super::*;
+    use crate::store::tests;
 
     #[test]
     fn workloads_of_older_runs_get_the_time_limit_of_their_load() {
-        let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
-        let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
-        let mut header = RunHeader::made_up(plan);
+        let mut header = tests::header();
         let limit = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 2, retry_budget: None });
         header.trials[0].load.request_timeout = limit;
         assert_eq!(header.trials[0].workload.request_timeout, None, "as in an older run");
         let parsed = parse_header(&serde_json::to_string(&header).unwrap()).unwrap();
-        assert_eq!(parsed.trials[0].workload.request_timeout, limit);
+        let text = serde_json::to_vec(&tests::record(&header, 0)).unwrap();
+        let found = [&parsed.trials[0], &record(0, &text, None).unwrap().trial].map(|it| it.workload.request_timeout);
+        assert_eq!(found, [limit; 2]);
     }
 }

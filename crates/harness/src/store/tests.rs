@@ -7,13 +7,13 @@ use crate::model::{Bound, Check, Verdict, VerdictKind};
 
 mod cut;
 
-fn header() -> RunHeader {
+pub(super) fn header() -> RunHeader {
     let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
     RunHeader::made_up(plan)
 }
 
-fn record(header: &RunHeader, index: usize) -> TrialRecord {
+pub(super) fn record(header: &RunHeader, index: usize) -> TrialRecord {
     TrialRecord {
         trial: header.trials[index].clone(),
         started_at: "2026-01-01T00:00:00Z".into(),

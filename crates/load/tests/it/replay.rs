@@ -81,10 +81,12 @@ fn recorded_connections_are_used_over_all_clients() {
         let expected: Vec<u32> = (0..200).map(|number| number * 7 % 10).collect();
         assert_eq!(used, expected, "{clients} clients");
     }
-    // Two processes divide the connections.
-    let parts = LoadConfig { processes: 2, ..config }.parts();
-    let counts = parts.iter().map(|part| run(part, &arrivals).unwrap().samples.len());
-    assert_eq!(counts.sum::<usize>(), 200);
+    // Two processes divide the connections. For each, those of the other are idle ones, as on a host with two workers.
+    let mut parts = LoadConfig { processes: 2, ..config }.parts();
+    parts.iter_mut().for_each(|part| part.idle = 5);
+    let counts: Vec<usize> = parts.iter().map(|part| run(part, &arrivals).unwrap().samples.len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 200);
+    assert_eq!(counts, [100, 100]);
 }
 
 /// Answers HTTP requests to `/bytes/N`, and notes the sizes.

@@ -268,27 +268,29 @@ fn repeats(experiment: &Experiment, time_max_ns: u64) -> NonZeroU32 {
     NonZeroU32::new(count as u32).expect("at least 1")
 }
 
-/// Reads a history that may not exist yet.
-fn read_history(path: &Path) -> anyhow::Result<GateHistory> {
+/// Reads a history that may not exist yet. Returns its text, too.
+fn read_history(path: &Path) -> anyhow::Result<(GateHistory, String)> {
     let place = || format!("cannot read the history {}", path.display());
     if !fs::exists(path).with_context(place)? {
-        return Ok(GateHistory::of(Vec::new()));
+        return Ok((GateHistory::of(Vec::new()), String::new()));
     }
     let bytes = harness::files::read(path).with_context(place)?;
-    GateHistory::parse(&String::from_utf8(bytes).with_context(place)?).with_context(place)
+    let text = String::from_utf8(bytes).with_context(place)?;
+    Ok((GateHistory::parse(&text).with_context(place)?, text))
 }
 
 /// Appends a gate to a history that lacks it, and prints the newest lasting change.
 fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
     let place = || format!("cannot append to {}; check its folder", path.display());
-    if !read_history(path)?.has(entry) {
-        let before = if path.exists() { harness::files::read(path).with_context(place)? } else { Vec::new() };
+    let (mut history, before) = read_history(path)?;
+    if !history.has(entry) {
         // An editor may have removed the last end of a line.
-        let end = if before.is_empty() || before.ends_with(b"\n") { "" } else { "\n" };
+        let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
         let line = format!("{end}{}\n", serde_json::to_string(entry)?);
         harness::files::append(path, line.as_bytes()).with_context(place)?;
+        history = GateHistory::parse(&(before + &line))?;
     }
-    let sentence = format::visible(&read_history(path)?.sentence);
+    let sentence = format::visible(&history.sentence);
     output::note(format_args!("{}: {sentence}", path.display()));
     Ok(())
 }

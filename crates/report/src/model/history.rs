@@ -128,9 +128,16 @@ impl PartialEq for Key {
 
 impl Key {
     fn of(header: &RunHeader, workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
-        let trials = records.iter().map(|record| &record.trial);
-        let trials: Vec<&Trial> = trials.filter(|it| it.workload == *workload && row.covers(it)).collect();
-        Self { architecture: row.label(), workload: workload.clone(), settings: setting::of(header, &trials) }
+        let is_its = |it: &&Trial| it.workload == *workload && row.covers(it);
+        let ran = records.iter().map(|record| &record.trial).filter(is_its);
+        // A server that misses its turns runs separately, also if only noise is the cause. So the plan counts too.
+        let trials: Vec<&Trial> = ran.chain(header.trials.iter().filter(is_its)).collect();
+        let mut settings = setting::of(header, &trials);
+        // A server with a name may have another port in each run.
+        if trials.first().is_some_and(|trial| !trial.architecture.is_unnamed()) {
+            settings.remove(setting::URL);
+        }
+        Self { architecture: row.label(), workload: workload.clone(), settings }
     }
 
     fn is_alike_but_for_settings(&self, other: &Self) -> bool {

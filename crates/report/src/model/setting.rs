@@ -15,7 +15,10 @@ const SERVE: [&str; 3] = ["cpus", "limits", "stage_cpus"];
 /// Client settings that affect results.
 const LOAD: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timestamps"];
 
-/// Returns the settings that trials of a row share; of the first one where trials of one plan are equal.
+/// The name of the setting with the address of a target.
+pub(super) const URL: &str = "server url";
+
+/// Returns the settings of trials in a row: whether any of them was interleaved, and all else from the first one.
 pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
     let Some(&trial) = trials.first() else { return Settings::new() };
     let (serve, load) = (&trial.serve, &trial.load);
@@ -23,9 +26,7 @@ pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
         [] => "default".to_owned(),
         options => options.join(", "),
     };
-    // A server that missed its turns has run separately, although its plan was interleaved.
-    let planned = header.trials.iter().filter(|plan| trials.iter().any(|it| it.index == plan.index));
-    let is_interleaved = trials.iter().copied().chain(planned).any(|it| it.load.slices.is_some());
+    let is_interleaved = trials.iter().any(|it| it.load.slices.is_some());
     let idle = if header.idle_cpus_poll { "poll" } else { "sleep" };
     let others = [
         ("client processes", Some(load.processes.to_string())),
@@ -33,8 +34,7 @@ pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
         ("interleaved", Some(is_interleaved.to_string())),
         ("server count syscalls", serve.ours().map(|it| it.count_syscalls.to_string())),
         ("server options", Some(options)),
-        // A server with a name may have another port in each run.
-        ("server url", serve.target().filter(|_| trial.architecture.is_unnamed()).map(|it| it.url.clone())),
+        (URL, serve.target().map(|it| it.url.clone())),
     ];
     let others = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     named("server", serve, &SERVE).into_iter().chain(named("client", load, &LOAD)).chain(others).collect()

@@ -184,7 +184,7 @@ fn phases(phases: &Phases) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::ServerSpec;
+    use server::{ServerSpec, TargetConfig};
 
     use super::*;
     use crate::model::run_diff::ChangeKind;
@@ -247,6 +247,44 @@ mod tests {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}: {text}");
         }
         assert!(diff.pairs.iter().all(|pair| pair.setting_differences.len() == 3), "{:#?}", diff.pairs);
+    }
+
+    #[test]
+    fn difference_of_some_servers_names_them() {
+        let (a, mut b) = (testkit::run(), testkit::run());
+        b.header.placement = "elsewhere".to_owned();
+        for trial in b.records.iter_mut().map(|record| &mut record.trial) {
+            if trial.architecture.to_string() == "epoll" {
+                trial.load.clients = 3;
+            }
+        }
+        let text = render(&RunDiff::of(&a, &b), 160.into());
+        let placement = format!("The placement differs: A {}; B elsewhere.", a.header.placement);
+        for line in ["client clients: A 1; B 3 (epoll)", placement.as_str()] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn url_of_a_named_target_is_listed() {
+        let run_of = |port: u16| {
+            let mut run = testkit::run();
+            for trial in run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial)) {
+                if trial.architecture.to_string() == "epoll" {
+                    trial.architecture = "target:mine".parse().unwrap();
+                    trial.serve = ServerSpec::Target(TargetConfig {
+                        url: format!("tcp://127.0.0.1:{port}"),
+                        address: ([127, 0, 0, 1], port).into(),
+                        ports: None,
+                        pid: None,
+                        cpus: Vec::new(),
+                    });
+                }
+            }
+            run
+        };
+        let text = render(&RunDiff::of(&run_of(7_001), &run_of(7_002)), 160.into());
+        assert!(text.contains("server url: A tcp://127.0.0.1:7001; B tcp://127.0.0.1:7002"), "{text}");
     }
 
     #[test]
