@@ -24,7 +24,7 @@ pub fn overall(summary: &Summary) -> String {
     let ranked = summary.comparisons.iter().filter(|it| it.ranked().next().is_some());
     let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();
     if best.is_empty() {
-        return "There is no best architecture: no row is valid.".into();
+        return format!("There is no best architecture: no row is valid.{}", remedy(summary));
     }
     // Architectures that are the best, or not significantly different from it, under every ranked workload.
     let everywhere: Vec<&str> =
@@ -55,6 +55,22 @@ pub fn overall(summary: &Summary) -> String {
             format!("Best {under}: {}; they {}{unranked}.", several.join(", "), same.1)
         }
     }
+}
+
+/// Returns what helps against the verdict that most rows have.
+fn remedy(summary: &Summary) -> &'static str {
+    let measured = || summary.comparisons.iter().flat_map(|it| &it.rows).filter(|row| row.repeats > 0);
+    let remedies = [
+        (VerdictKind::Saturated, " Lower the rate (-r); `muxbench capacity` finds the highest one."),
+        (
+            VerdictKind::ClientLimited,
+            " Stop other programs, reduce the load, or give the client more CPUs (--client-cpus).",
+        ),
+        (VerdictKind::Unsteady, " Stop other programs, or use more repeats (--repeats 10) or longer windows (-z 3s)."),
+    ];
+    let rows = |kind| measured().filter(|row| row.verdict == kind).count();
+    let most = remedies.into_iter().max_by_key(|&(kind, _)| rows(kind)).filter(|&(kind, _)| rows(kind) > 0);
+    most.map_or("", |(_, remedy)| remedy)
 }
 
 /// Returns the conclusion for one workload.
@@ -225,6 +241,18 @@ mod tests {
         let text = sentences(&run);
         assert!(text.contains(" (without an interval for poll: use --repeats 3)."), "{text}");
         assert!(text.contains("poll 1.62x (no interval)"), "{text}");
+    }
+
+    #[test]
+    fn run_without_valid_rows_names_what_helps() {
+        let mut run = testkit::run();
+        run.records.iter_mut().for_each(|it| it.verdict.kind = VerdictKind::ClientLimited);
+        let end_of = |run: &Run| sentences(run).split_once("no row is valid.").unwrap().1.to_string();
+        assert!(end_of(&run).starts_with(" Stop other programs, reduce the load"), "{}", end_of(&run));
+        run.records.iter_mut().skip(1).for_each(|it| it.verdict.kind = VerdictKind::Saturated);
+        assert!(end_of(&run).starts_with(" Lower the rate"), "{}", end_of(&run));
+        run.records.clear();
+        assert!(end_of(&run).starts_with(" At "), "nothing was measured: {}", end_of(&run));
     }
 
     #[test]
