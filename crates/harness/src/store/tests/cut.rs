@@ -42,6 +42,20 @@ fn cut_database_restores_a_damaged_header() {
 }
 
 #[test]
+fn database_cut_within_a_page_of_its_header_keeps_all_trials() {
+    let folder = tempfile::tempdir().unwrap();
+    for bytes in [4_096, 5_000, 9_000] {
+        let folder = folder.path().join(bytes.to_string());
+        stored(&folder, 12);
+        let database = database::open(&folder, Access::Write).unwrap();
+        database::put_header(&database, &"long ".repeat(10_000)).unwrap();
+        drop(database);
+        cut(&folder, bytes);
+        assert_eq!(indices(&read(&folder).unwrap()), Vec::from_iter(0..12), "{bytes}");
+    }
+}
+
+#[test]
 fn cut_database_without_lost_trials_is_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
