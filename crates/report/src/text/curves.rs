@@ -81,13 +81,17 @@ const SPARKS_SPAN: f64 = 1.5;
 
 /// Draws a curve in one line: a logarithmic level for each value, and a blank for each missing value.
 pub(crate) fn sparks(values: &[Option<f64>]) -> String {
-    let known = values.iter().flatten().copied().filter(|value| *value > 0.0);
-    let Some((low, high)) = ends(known.map(f64::ln)) else { return " ".repeat(values.len()) };
-    let room = ((SPARKS_SPAN.ln() - (high - low)) / 2.0).max(0.0);
+    let logarithm = |value: &Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
+    levels(&values.iter().map(logarithm).collect::<Vec<_>>(), SPARKS_SPAN.ln())
+}
+
+/// Draws a curve in one line: a level for each value, and a blank for each missing value. Values within `span` look flat.
+pub(crate) fn levels(values: &[Option<f64>], span: f64) -> String {
+    let Some((low, high)) = ends(values.iter().flatten().copied()) else { return " ".repeat(values.len()) };
+    let room = ((span - (high - low)) / 2.0).max(0.0);
     let (low, high) = (low - room, high + room);
-    let level = |value: f64| ((value.ln() - low) / (high - low) * (SPARKS.len() - 1) as f64).round() as usize;
-    let place = |value: &Option<f64>| value.filter(|value| *value > 0.0).map_or(' ', |value| SPARKS[level(value)]);
-    values.iter().map(place).collect()
+    let level = |value: f64| ((value - low) / (high - low) * (SPARKS.len() - 1) as f64).round() as usize;
+    values.iter().map(|value| value.map_or(' ', |value| SPARKS[level(value)])).collect()
 }
 
 #[cfg(test)]
@@ -112,6 +116,7 @@ mod tests {
         let values = [Some(10.0), None, Some(20.0), Some(40.0), Some(80.0), Some(0.0)];
         assert_eq!(sparks(&values), "▁ ▃▆█ ");
         assert_eq!(sparks(&[Some(100.0), Some(101.0)]), "▄▅", "noise looks flat");
+        assert_eq!(levels(&[Some(0.0), Some(-0.02), None, Some(0.02)], 0.02), "▅▁ █");
         assert_eq!((sparks(&[Some(7.0)]).chars().count(), sparks(&[None, None])), (1, "  ".into()));
     }
 

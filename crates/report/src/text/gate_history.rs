@@ -12,6 +12,9 @@ use crate::model::gate_history::{GateHistory, GateSeries, GateShift};
 /// The largest number of gates in a curve.
 const SPARKS_MAX: usize = 32;
 
+/// The smallest span of a curve of errors, as a difference of shares.
+const ERRORS_SPAN: f64 = 0.02;
+
 /// A row: a figure, and its shifts in words.
 type Line = (GateFigure, String, String, String);
 
@@ -25,12 +28,14 @@ const SERIES: &[Column<Line>] = &[
 fn line(series: &GateSeries) -> Line {
     let newest = series.points.len().saturating_sub(SPARKS_MAX);
     let ratios: Vec<Option<f64>> = series.points[newest..].iter().map(|point| Some(point.ratio)).collect();
-    let change = |ratio: f64| signed(if series.figure == GateFigure::Errors { ratio } else { ratio - 1.0 });
+    let is_errors = series.figure == GateFigure::Errors;
+    let change = |ratio: f64| signed(if is_errors { ratio } else { ratio - 1.0 });
+    let curve = if is_errors { curves::levels(&ratios, ERRORS_SPAN) } else { curves::sparks(&ratios) };
     let shift = |it: &GateShift| format!("{} at {}", it.change(series.figure), it.label);
     let shifts: Vec<String> = series.shifts.iter().map(shift).collect();
     let newest = series.points.last().map_or("-".into(), |point| change(point.ratio));
     let shifts = if shifts.is_empty() { "none".into() } else { shifts.join(", ") };
-    (series.figure, curves::sparks(&ratios), newest, shifts)
+    (series.figure, curve, newest, shifts)
 }
 
 /// Renders a table of figures for each pair of builds and workload, and the newest shift.
