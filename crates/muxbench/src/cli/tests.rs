@@ -46,7 +46,8 @@ fn resume_rejects_flags_that_change_the_experiment() {
 fn resume_allows_flags_of_execution_and_output() {
     for line in [
         "muxbench run --resume",
-        "muxbench run --resume here --allow-exec --strict --distributed --lost-worker continue --explain --json -q",
+        "muxbench run --resume here --allow-exec --strict --distributed --lost-worker continue --explain -q",
+        "muxbench run --resume here --json",
         "muxbench compare --resume here --budget 2min --markdown",
         "muxbench capacity --resume --time-max 1h",
         "muxbench sweep --resume here --csv a.csv --tsv a.tsv",
@@ -154,6 +155,7 @@ fn invalid_value_is_rejected_with_valid_ones() {
         ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
         ("capacity --p99 1", "such as 1ms or 30s"),
         ("capacity --p99 0", "expected a time above 0"),
+        ("compare --json --explain", "cannot be used with"),
         ("capacity --at-rate 100 --connections 5", "cannot be used with"),
         ("overload --capacity 400 --pulse 0", "expected a number above 0, such as 1.5"),
         ("overload --capacity 400 --retry-budget 10%", "--retries"),

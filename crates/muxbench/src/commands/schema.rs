@@ -22,7 +22,7 @@ use crate::output;
 
 /// Each schema: its name, the commands that print such JSON, and its generator.
 pub const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
-    ("run", "compare, sweep, capacity, overload, run, report RUN", of::<RunExport<'static>>),
+    ("run", "compare, sweep, capacity, overload, run, report RUN, load of several workloads", of::<RunExport<'static>>),
     ("advice", "advise", of::<AdviceReport>),
     ("atlas", "atlas", of::<Atlas>),
     ("calibration", "calibrate", of::<Calibration>),
@@ -33,7 +33,7 @@ pub const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
     ("history", "report FOLDER of runs", of::<History>),
     ("idle", "idle", of::<IdleReport>),
     ("list", "list", of::<BTreeMap<String, Vec<list::Row>>>),
-    ("load", "load", of::<load_command::Loaded<'static>>),
+    ("load", "load of one workload", of::<load_command::Loaded<'static>>),
     ("needs", "plan --hosts", of::<Needs>),
     ("observation", "observe", of::<observe::Observed<'static>>),
     ("paper", "reproduce, report RUN --paper", of::<PaperExport<'static>>),

@@ -48,7 +48,7 @@ pub struct ExecutionArgs {
     /// Say why: system calls, switches, CPU per request
     ///
     /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub explain: bool,
     #[command(flatten)]
     pub format: FormatArgs,
