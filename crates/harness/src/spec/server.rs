@@ -172,14 +172,17 @@ impl Exec {
     /// Checks the command, the environment and the timeout. An error begins with the key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
         let texts = || self.command.iter().chain(self.environment.values());
+        let keys = self.environment.iter().map(|(name, value)| (format!("environment.{name}"), value));
+        let mut keyed = self.command.iter().map(|word| ("command".to_owned(), word)).chain(keys);
+        let unknown = keyed.find_map(|(key, text)| Some((key, unknown_placeholder(text)?)));
         let place = transport.placeholder();
         let socket = Transport::Unix.placeholder();
         let bad_name = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0']));
         if self.command.first().is_none_or(String::is_empty) {
             Err("command: missing program; write it like [\"python3\", \"server.py\", \"{port}\"]".into())
-        } else if let Some(name) = texts().find_map(|text| unknown_placeholder(text)) {
+        } else if let Some((key, name)) = unknown {
             let known = PLACEHOLDERS.join("}, {");
-            Err(format!("command: unknown placeholder `{{{name}}}`; known: {{{known}}}"))
+            Err(format!("{key}: unknown placeholder `{{{name}}}`; known: {{{known}}}"))
         } else if self.config.is_some()
             && !texts().skip(1).any(|text| text.contains("{config}") || text.contains("{dir}"))
         {

@@ -343,6 +343,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("\"epoll\"\n[workload]", "\"target:it\"\n[target.it]\nurl = \"tcp://localhost:1\"\n[network]\n[workload]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {A = \"{prot}\"}\n[phases]"),
     ];
     let messages: Vec<String> = wrong
         .iter()
