@@ -113,6 +113,7 @@ impl LoadError {
                 "the server sent no response: if it speaks another protocol, choose its service, such as `http`; otherwise raise \
                  the timeout, or lower the connections"
             }
+            Class::Short => "check the server's service, its sizes, its limit of connections, and whether it uses TLS",
             _ => "check the server's service, its sizes, and its limit of connections",
         };
         let (number, total, target) = (index as u32 + 1, config.connections, config.target.to_string());
@@ -144,6 +145,7 @@ mod tests {
         assert!(of_other.contains("remove the TLS settings") && !of_other.contains("http"), "{of_other}");
         assert!(remedy(true, true, short).contains("write http://, or remove the TLS settings"));
         assert!(remedy(true, false, short).contains("write https://, or add --tls"));
+        assert!(remedy(false, false, short).contains("whether it uses TLS"));
         for has_http in [true, false] {
             // `idle` has no flag of the timeout, and `calibrate` none of the service.
             let late = remedy(has_http, false, late);
