@@ -277,7 +277,15 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
     let Some(choice) = &advice.choice else {
         return vec![match advice.repeats {
             0 | 1 => "There is no answer before the second repeat.".to_owned(),
-            _ if goal.limits.is_empty() => "Fewer than two contestants gave usable results, for the reasons below. Try a quiet machine, a lower --rate, or --schedule closed.".to_owned(),
+            _ if goal.limits.is_empty() => {
+                let workload = run.header.trials.first().map(|trial| &trial.workload);
+                let other_load = match workload {
+                    Some(it) if it.is_closed() => "",
+                    Some(it) if it.service.ports().is_some() => " or a lower --rate",
+                    _ => ", a lower --rate, or --schedule closed",
+                };
+                format!("Fewer than two contestants gave usable results, for the reasons below. Try a quiet machine{other_load}.")
+            }
             _ => "Fewer than two contestants are usable, or none is within the limits. Try wider limits, other servers, or a quiet machine.".to_owned(),
         }];
     };

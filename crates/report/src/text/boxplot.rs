@@ -7,8 +7,9 @@ use crate::model::client_tail;
 use crate::model::summary::{Comparison, Row};
 use crate::text::Medium;
 
-/// The lowest and the highest number of columns of the scale.
-const WIDTH: (usize, usize) = (24, 72);
+/// The highest number of columns of the scale.
+const WIDTH_MAX: usize = 72;
+const LEGEND: &str = "p1 ─ p25 ━ p50 ● ━ p75 ─ p99";
 /// The gap between the names and the scale.
 const GAP: usize = 2;
 
@@ -19,10 +20,7 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
         return None;
     }
     let names = rows.iter().map(|(row, _)| row.label().chars().count()).max()?;
-    let columns = medium.width().checked_sub(names + GAP)?.min(WIDTH.1);
-    if columns < WIDTH.0 {
-        return None;
-    }
+    let columns = medium.width().checked_sub(names + GAP)?.min(WIDTH_MAX);
     let (low, high) = ends(rows.iter().flat_map(|(_, ns)| *ns))?;
     // Span at least a factor of 4, so that noise does not look like a difference.
     let room = (2.0 / (high / low).sqrt()).max(1.0);
@@ -30,7 +28,10 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     let place = |ns: f64| ((ns / low).ln() / (high / low).ln() * (columns - 1) as f64).round() as usize;
     let (from, to) = (format::time(low), format::time(high));
     let between = columns.saturating_sub(from.chars().count() + to.chars().count());
-    let scale = format!("{:names$}  {from}{:^between$}{to}", "", "p1 ─ p25 ━ p50 ● ━ p75 ─ p99");
+    if between < LEGEND.chars().count() + GAP {
+        return None;
+    }
+    let scale = format!("{:names$}  {from}{LEGEND:^between$}{to}", "");
     let lines = rows.iter().map(|(row, ns)| {
         let at = ns.map(place);
         let mark = |column: usize| match column {
@@ -72,6 +73,10 @@ mod tests {
     fn boxplot_without_room_or_two_rows_is_absent() {
         let summary = Summary::of(&testkit::run());
         assert_eq!(of(&summary.comparisons[0], 20.into()), None);
+        for width in 20..80 {
+            let text = of(&summary.comparisons[1], width.into()).unwrap_or_default();
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+        }
         let mut one = summary.comparisons[0].clone();
         one.rows.truncate(1);
         assert_eq!(of(&one, 100.into()), None);
