@@ -10,7 +10,9 @@ use std::{io, iter, thread};
 
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
+use harness::host::placement;
 use harness::plan::stage_cpus;
+use harness::spec::Placement;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
 use harness::spec::{self, Kv, Service};
@@ -36,6 +38,8 @@ use crate::options::settings::{ServerArgs, StreamArgs};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
+///
+/// It also ends when the process that started it ends, such as a script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench serve --arch epoll --request 128B --listen 127.0.0.1:7007
@@ -209,7 +213,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         tls: tls(args),
         count_syscalls: args.count_syscalls,
     };
-    check_stage_cpus(&config)?;
+    check_cpus(&config)?;
     let (server, listener) = start(&config)?;
     let ready = server.ready().clone();
     let mut described = Description::of(config.service.clone(), server.ports().cloned());
@@ -234,9 +238,15 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that the CPUs of stages suit the architecture and belong to the server.
-fn check_stage_cpus(config: &ServeConfig) -> anyhow::Result<()> {
-    let allowed = if config.cpus.is_empty() { server::platform::cpus() } else { config.cpus.clone() };
+/// Checks that this process may use the server's CPUs, and that those of stages suit the architecture and belong to the server.
+fn check_cpus(config: &ServeConfig) -> anyhow::Result<()> {
+    let requested = Placement { server: Some(Cpus(config.cpus.clone())), ..Placement::default() };
+    let allowed = server::platform::cpus();
+    let unusable = placement::place(std::slice::from_ref(&allowed), &requested).err();
+    if let Some(reason) = unusable {
+        bail!("{}", reason.replacen("placement.server", "--cpus", 1));
+    }
+    let allowed = if config.cpus.is_empty() { allowed } else { config.cpus.clone() };
     let foreign = stage_cpus::check(&config.stage_cpus, &allowed).err();
     match stage_cpus::reasons(config).into_iter().chain(foreign).next() {
         Some(reason) => bail!("{}", reason.replacen("server.", "--", 1)),
@@ -488,6 +498,7 @@ mod tests {
             ("--tls --service stream", "the service `stream` has no TLS; omit --tls"),
             ("--tls-cert /none --tls-key /none", "cannot use TLS: /none: No such file"),
             ("--arch seda --cpus 0 --payload-cpus 1", "--payload-cpus: the server may not use CPU 1; choose from 0"),
+            ("--cpus 0,4000", "--cpus: this process may not use CPU 4000; choose from 0"),
             ("--arch epoll --network-cpus 0", "--network-cpus: `epoll` has no network threads"),
             ("--datagram-batch 8", "only `udp` has datagrams"),
             ("--busy-poll 50us", "cannot poll loopback"),
