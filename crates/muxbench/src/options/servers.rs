@@ -32,7 +32,7 @@ pub struct ServersArgs {
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and memory muxbench then measures
     #[arg(long, value_name = "NAME=PID")]
-    target_pid: Vec<Named<NonZeroU32>>,
+    target_pid: Vec<Named<ProcessId>>,
     /// Server to start, as in go='./server {port}'
     ///
     /// A command that runs without a shell. May be repeated; needs --allow-exec. Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
@@ -57,9 +57,23 @@ impl<T: FromStr<Err: ToString>> FromStr for Named<T> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = text.split_once('=').filter(|(name, _)| check_name(name).is_ok());
-        let (name, value) =
-            named.ok_or_else(|| format!("`{text}` has no name; choose one and write it first, as in mine={text}"))?;
+        let (name, value) = named.ok_or_else(|| {
+            let example = if text.contains('=') { String::new() } else { format!(", as in mine={text}") };
+            format!("`{text}` has no name of letters, digits, `-`, `_` and `.`; choose one and write it first{example}")
+        })?;
         Ok(Self { name: name.to_owned(), value: value.parse().map_err(|error: T::Err| error.to_string())? })
+    }
+}
+
+/// The ID of a process.
+#[derive(Clone, Copy, Debug)]
+struct ProcessId(NonZeroU32);
+
+impl FromStr for ProcessId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("invalid ID of a process `{text}`: expected a number, such as 1234"))
     }
 }
 
@@ -162,7 +176,7 @@ impl ServersArgs {
             bail!("--target-pid {name}: no --target has this name; add one, or correct the name{suggestion}");
         }
         let target = |Named { name, value: url }: &Named<TargetUrl>| {
-            let pid = self.target_pid.iter().find(|pid| pid.name == *name).map(|pid| pid.value);
+            let pid = self.target_pid.iter().find(|pid| pid.name == *name).map(|pid| pid.value.0);
             NamedTarget::new(name.clone(), url, pid, ask(url))
         };
         let targets: Vec<NamedTarget> = self.target.iter().map(target).collect();
