@@ -132,7 +132,7 @@ pub(crate) struct Pruned {
 pub(crate) fn pruned(run: &Run) -> Pruned {
     let reason = match run.header.strategy {
         Strategy::Until { .. } | Strategy::Gate(_) => {
-            "later repeats not needed: the comparison was decided, or the time was over"
+            "later repeats not run: the comparison was decided, the first repeats had nothing to compare, or the time was over"
         }
         _ => "not run: lower rates already exceeded the capacity of the server or the client",
     };

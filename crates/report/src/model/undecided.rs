@@ -270,8 +270,8 @@ mod tests {
         );
         assert_eq!(command(&run).unwrap(), "muxbench compare --resume x --budget 2min");
         let text = crate::text::render(&run, 400.into());
-        assert!(text.contains("later repeats not needed"), "{text}");
-        assert_eq!(text.matches("not needed").count(), 1);
+        assert!(text.contains("later repeats not run"), "{text}");
+        assert_eq!(text.matches("repeats not run").count(), 1);
         assert!(text.contains("(4 of 4 trials,"), "{text}");
         run.header.command.truncate(2);
         assert!(command(&run).unwrap().contains(" --resume results/20260101T000000-made-up "));
