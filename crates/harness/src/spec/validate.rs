@@ -23,6 +23,9 @@ macro_rules! reject_if {
     };
 }
 
+/// The highest number of repeats. A plan lists all trials, so more would take minutes to plan.
+const REPEATS_MAX: u32 = 10_000;
+
 impl Experiment {
     /// Checks the rules that involve several keys. An error begins with the key, as `workload.rate: ...`.
     pub fn check(&self) -> Result<(), String> {
@@ -31,6 +34,9 @@ impl Experiment {
         }
         if self.slice.is_some_and(|slice| slice.0 < 1_000_000) {
             return Err("slice: must be at least 1ms, several times the service time".to_owned());
+        }
+        if self.repeats.get() > REPEATS_MAX {
+            return Err(format!("repeats: {} exceeds the limit of {REPEATS_MAX}; lower it", self.repeats));
         }
         if self.architectures.0.is_empty() {
             return Err(

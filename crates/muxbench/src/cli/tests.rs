@@ -202,6 +202,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("sweep -r 1k --csv a.csv --tsv ./a.csv", 1, "--csv and --tsv: both are a.csv"),
     ("compare --target mine=http://h/ --service fixed", 1, "but the service is `fixed`"),
     ("compare --exec mine={port} --exec-config other=x", 1, "--exec-config other: no --exec has this name"),
+    ("compare --repeats 100k", 1, "repeats: 100000 exceeds the limit of 10000; lower it"),
     ("compare --server-cpus 4000", 1, "may not use CPU 4000"),
     // Loads.
     ("compare --connections 4000000000", 1, "no trial can run on this host"),
