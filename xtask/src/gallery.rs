@@ -79,7 +79,8 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "kawai2006",
-        about: "Popular and unpopular connections.",
+        about: "Requests on all connections, or only on some of them. A send deviation says how late (above 0) or early \
+                (below 0) the client\nsent a request, compared with evenly spaced sends.",
         name: "kawai2006",
         run: "reproduce-kawai2006-quick",
         command: "muxbench reproduce kawai2006",
