@@ -143,6 +143,11 @@ impl Overload {
         self.pulse.as_ref()?.recovery
     }
 
+    /// Returns whether the client may have caused the figures.
+    pub(crate) fn is_client_limited(&self) -> bool {
+        self.pulse.as_ref().is_some_and(|it| it.is_client_limited)
+    }
+
     /// Returns the order of rows: by recovery.
     fn rank(&self) -> (u8, u64) {
         match self.recovery() {
@@ -154,18 +159,18 @@ impl Overload {
     }
 }
 
-/// Names the server that recovered first, and those that never did.
+/// Names the server that recovered first, and those that never did, apart if the client may be the cause.
 fn sentence(rows: &[&Overload]) -> String {
     let recovered = rows.iter().filter_map(|row| match row.recovery() {
         Some(Recovery::After { ns }) => Some((row.architecture.as_str(), ns)),
         _ => None,
     });
     let recovered: Vec<(&str, u64)> = recovered.collect();
-    let never: Vec<&str> = rows
-        .iter()
-        .filter(|row| row.recovery() == Some(Recovery::Never))
-        .map(|row| row.architecture.as_str())
-        .collect();
+    let never = |by_client: bool| {
+        let is_one = |row: &&&Overload| row.recovery() == Some(Recovery::Never) && row.is_client_limited() == by_client;
+        let names: Vec<&str> = rows.iter().filter(is_one).map(|row| row.architecture.as_str()).collect();
+        (!names.is_empty()).then(|| format::listed(&names))
+    };
     let after =
         |ns: u64| if ns == 0 { "at once".to_owned() } else { format!("{} after the pulse", format::time(ns as f64)) };
     let first = recovered.first().map(|(_, least)| {
@@ -175,8 +180,9 @@ fn sentence(rows: &[&Overload]) -> String {
     });
     let last = recovered.last().filter(|last| recovered[0].1 < last.1);
     let last = last.map(|(name, ns)| format!("{name} last, {}", after(*ns)));
-    let never = (!never.is_empty()).then(|| format!("{} never recovered", format::listed(&never)));
-    let parts: Vec<String> = first.into_iter().chain(last).chain(never).collect();
+    let server = never(false).map(|names| format!("{names} never recovered"));
+    let client = never(true).map(|names| format!("{names} did not recover, but the client may be the cause"));
+    let parts: Vec<String> = first.into_iter().chain(last).chain(server).chain(client).collect();
     if parts.is_empty() { "No recovery is known.".to_owned() } else { parts.join("; ") + "." }
 }
 
@@ -326,6 +332,9 @@ mod tests {
             "a and b recovered first at once; c last, 2.00 s after the pulse; d never recovered."
         );
         assert_eq!(sentence(&rows[..2]), "a and b recovered at once.");
+        let mut limited = rows[3].clone();
+        limited.pulse.as_mut().unwrap().is_client_limited = true;
+        assert_eq!(sentence(&[limited]), "d did not recover, but the client may be the cause.");
         assert_eq!(sentence(&[row("a", None)]), "No recovery is known.");
     }
 }

@@ -52,7 +52,7 @@ fn recovered(row: &Overload) -> String {
     match row.recovery() {
         Some(Recovery::After { ns: 0 }) => "at once".into(),
         Some(Recovery::After { ns }) => format::time(ns as f64),
-        Some(Recovery::Never) => "never".into(),
+        Some(Recovery::Never) => "never".to_owned() + if row.is_client_limited() { MARK } else { "" },
         Some(Recovery::UnhealthyBefore) | None => "-".into(),
     }
 }

@@ -87,7 +87,11 @@ fn sentence_of(curve: &Curve) -> String {
     let most = curve.steps.iter().filter_map(|step| Some(step.figures.as_ref()?.avg_rep_rate)).reduce(f64::max);
     let mut words = vec![match (kept_up.reduce(f64::max), most) {
         (Some(rate), Some(most)) => format!("keeps up with {rate} requests/s, peak {}", format::digits(most)),
-        (None, Some(most)) => format!("keeps up with none of the rates, peak {}", format::digits(most)),
+        (None, Some(most)) => {
+            let is_saturated = curve.steps.iter().any(|step| step.verdict == Some(VerdictKind::Saturated));
+            let kept_up = if is_saturated { "keeps up with none of the rates" } else { "no valid measurement" };
+            format!("{kept_up}, peak {}", format::digits(most))
+        }
         (_, None) => "no measurement".into(),
     }];
     let rates = |steps: &mut dyn Iterator<Item = &Step>| {
@@ -119,6 +123,18 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("sweep_{width}"), text);
         }
+    }
+
+    #[test]
+    fn client_does_not_decide_what_a_server_keeps_up_with() {
+        let curve = &Sweep::of(&testkit::sweep_run()).unwrap().curves[0];
+        let first_words = |verdict| {
+            let steps = curve.steps.iter().map(|step| Step { verdict: Some(verdict), ..step.clone() }).collect();
+            let sentence = sentence_of(&Curve { steps, ..curve.clone() });
+            sentence.split(", peak").next().unwrap().to_owned()
+        };
+        assert_eq!(first_words(VerdictKind::Saturated), "epoll: keeps up with none of the rates");
+        assert_eq!(first_words(VerdictKind::ClientLimited), "epoll: no valid measurement");
     }
 
     #[test]
