@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     // Deny other users write access to results, sockets and logs, whatever the umask. Child processes inherit this.
     rustix::process::umask(rustix::process::umask(Mode::WOTH) | Mode::WOTH);
     let cli = cli::Cli::from_command_line();
-    match cli.command.run() {
+    match signals::fail_writes_beyond_limit().and_then(|()| cli.command.run()) {
         Ok(code) => code,
         Err(error) => {
             let error = match error.downcast::<clap::Error>() {

@@ -6,12 +6,19 @@ use std::thread;
 
 use anyhow::Context;
 use harness::process::stop::{Stop, ends_at_hangup};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::{exit, output};
 
 const CANNOT: &str = "cannot handle signals";
+
+/// Handles SIGXFSZ, so that a write beyond the limit of the size of files (`ulimit -f`) is an error, like one on a full disk. Child
+/// processes do not inherit a handler.
+pub fn fail_writes_beyond_limit() -> anyhow::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context(CANNOT)?;
+    Ok(())
+}
 
 /// Returns a flag that the first SIGINT or SIGTERM sets. The second signal ends the process.
 pub fn flag_at_signals() -> anyhow::Result<Arc<AtomicBool>> {

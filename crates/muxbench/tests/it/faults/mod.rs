@@ -307,6 +307,22 @@ fn full_disk_ends_run_and_resume_finishes_it() {
     assert!(store::samples_path(&folder.path().join("resumed"), 1).exists());
 }
 
+fn file_size_limit_ends_run_and_keeps_its_trials() {
+    let folder = tempfile::tempdir().unwrap();
+    // 400 blocks are 200 KiB or 400 KiB, by the shell. The samples of the second trial are larger.
+    let script = r#"cd "$1" && ulimit -f 400 && exec "$2" sweep --arch epoll --connections 5 --rate 100,150000 --past never \
+        --ramp 0 --warm-up 0 --measure 500ms --repeats 1 --request 1B --response 1B --cool-down 30s --timeout 60s --output run"#;
+    let program = env!("CARGO_BIN_EXE_muxbench");
+    let output = Command::new("sh").args(["-c", script, "sh"]).arg(folder.path()).arg(program).output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("the run failed; finished trials are saved"), "{message}");
+    assert!(message.contains("cannot write samples") && message.contains("File too large"), "{message}");
+    let run = folder.path().join("run");
+    assert_eq!(store::read(&run).unwrap().records.len(), 1, "{message}");
+    assert!(!store::samples_path(&run, 1).exists(), "{message}");
+}
+
 /// Stores a finished run in a folder, and returns the run.
 fn store_fixture(folder: &Path) -> Run {
     let run = testkit::run();
@@ -457,6 +473,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
     cases.once(case!(sigterm_sighup_or_second_sigint_stops_run_immediately));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
+    cases.once(case!(file_size_limit_ends_run_and_keeps_its_trials));
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
     cases.once(case!(delayed_runner_invalidates_its_trial));
     cases.once(case!(write_error_on_stderr_does_not_end_run));
