@@ -22,6 +22,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("expected a nonzero u32", "write a whole number from 1 to 4294967295"),
     ("expected u64", "write a whole number, 0 or above"),
     ("expected u32", "write a whole number from 0 to 4294967295"),
+    ("unit variant, expected string only", "write a name in quotes"),
 ];
 
 /// Old names of keys, which files may still use, and their current names.
@@ -44,6 +45,9 @@ impl ExperimentError {
         let mut message = names::with_suggestion(&error.message().trim().replace('\n', ": "));
         for (words, remedy) in EXPECTED {
             message = message.replace(words, remedy);
+        }
+        if let Some((found, _name)) = message.split_once("expected struct ") {
+            message = format!("{found}write a table of keys");
         }
         let at = error.span();
         let key = at.as_ref().and_then(|at| {

@@ -257,6 +257,8 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "idle = -1\n[phases]"),
         ("[phases]", "choice = \"pareto\"\n[phases]"),
         ("[phases]", "schedule = \"random\"\n[phases]"),
+        ("[phases]", "schedule = 3\n[phases]"),
+        ("[phases]", "kv = 3\n[phases]"),
         ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
