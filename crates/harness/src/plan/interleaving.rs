@@ -68,11 +68,10 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
             separate.entry(reason).or_default().push(trial.label());
             continue;
         }
-        let is_same = |contest: &&mut Vec<usize>| {
-            let first = &trials[contest[0]];
-            first.repeat == trial.repeat && first.workload == trial.workload
-        };
-        match contests.iter_mut().find(is_same) {
+        // The trials of a repeat follow each other.
+        let is_of_repeat = |contest: &&mut Vec<usize>| trials[contest[0]].repeat == trial.repeat;
+        let mut of_repeat = contests.iter_mut().rev().take_while(is_of_repeat);
+        match of_repeat.find(|contest| trials[contest[0]].workload == trial.workload) {
             Some(contest) => contest.push(at),
             None => contests.push(vec![at]),
         }
