@@ -202,8 +202,10 @@ impl Experiment {
                 "phases.sessions: the window lasts as long as the rate profile or the trace; remove it";
             self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>
                 "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
-            self.client.request_timeout.is_none() && (self.client.retries.is_some() || self.client.retry_budget.is_some()) =>
+            self.client.request_timeout.is_none() && self.client.retries.is_some() =>
                 "client.retries: without a time limit of requests, none fails in time; add request-timeout, such as 1s";
+            self.client.retry_budget.is_some() && self.client.retries.is_none() =>
+                "client.retry-budget: there are no retries; add retries, such as 3";
             !is_udp && has_ports => "workload.ports: only the service `udp` has ports; remove it";
             is_udp && !has_ports => "workload.ports: missing; add the number of ports, such as 1000";
             is_udp && has_connections => "workload.connections: the service `udp` has `ports` instead; remove it";
