@@ -30,7 +30,7 @@ pub struct ServersArgs {
     /// the named servers run; `advise` adds all architectures
     #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,
-    /// Process of a target on this host, whose CPU time and memory muxbench then measures
+    /// Process of a target on this host, whose CPU time and kernel memory muxbench then measures
     #[arg(long, value_name = "NAME=PID")]
     target_pid: Vec<Named<ProcessId>>,
     /// Server to start, as in go='./server {port}'

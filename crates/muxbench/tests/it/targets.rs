@@ -65,6 +65,7 @@ fn target_is_compared_with_an_architecture() {
     assert!(row("target:again").split_whitespace().any(|cell| cell == "-"), "{}", row("target:again"));
     let mine = run.records.iter().find(|record| record.trial.architecture.to_string() == "target:mine").unwrap();
     assert!(has_cpu_time(mine));
+    assert_eq!(mine.server.as_ref().unwrap().memory_user_bytes_per_connection, None, "the process reuses its memory");
 }
 
 fn target_of_every_scheme_is_measured() {
