@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use harness::model::{Run, Trial};
@@ -58,6 +58,20 @@ fn check(file: &Path, written: &Path) -> anyhow::Result<()> {
     let is_special = file.exists() && fs::symlink_metadata(file).is_ok_and(|it| !it.is_file());
     let written = if is_special { file } else { written };
     access(written, Access::WRITE_OK).with_context(|| format!("cannot write {shown}; name another file"))
+}
+
+/// Fails if two flags, given with their values, name the same file.
+pub fn check_distinct([a, b]: [(&str, &Option<PathBuf>); 2]) -> anyhow::Result<()> {
+    let place = |file: &PathBuf| {
+        let in_folder = || Some(files::parent(file).canonicalize().ok()?.join(file.file_name()?));
+        file.canonicalize().ok().or_else(in_folder)
+    };
+    match (a.1, b.1) {
+        (Some(first), Some(second)) if place(first).is_some() && place(first) == place(second) => {
+            bail!("{} and {}: both are {}; choose another file for one of them", a.0, b.0, first.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Formats a path as a word of a shell.

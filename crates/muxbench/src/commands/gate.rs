@@ -32,7 +32,8 @@ const HEADING: &str = "Gate";
 
 /// Test whether a new build of a server is slower than an old one
 ///
-/// Both builds are up at the same time and take turns to be loaded. Each repeat starts them anew. The gate ends when a figure of
+/// Both builds are up at the same time and take turns to be loaded, except with --requests-per-connection. Each repeat starts builds
+/// that do not run yet. The gate ends when a figure of
 /// the new build is worse by more than its tolerance (exit code 1), when all are known to be within tolerance (0), or at the end
 /// of the budget (2, also for failures).
 ///
@@ -174,6 +175,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         files::check_in_place(path)?;
         read_history(path)?;
     }
+    files::check_distinct([("--junit", &args.junit), ("--history", &args.history)])?;
     let builds = match (&args.old, &args.new) {
         (Some(old), Some(new)) => Some(args.setup.builds(old, new, &args.base)?),
         _ => None,
@@ -301,6 +303,12 @@ mod tests {
 
     use super::*;
     use crate::options::parsed;
+
+    #[test]
+    fn junit_and_history_are_different_files() {
+        let error = gate(&parsed("epoll mt --junit a --history ./a")).unwrap_err().to_string();
+        assert!(error.starts_with("--junit and --history: both are a;"), "{error}");
+    }
 
     #[test]
     fn flags_change_the_traffic_of_the_file() {

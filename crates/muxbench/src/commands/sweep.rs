@@ -1,7 +1,7 @@
 //! `muxbench sweep`: a series of rates up to saturation.
 
 use std::num::NonZeroU32;
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -88,11 +88,7 @@ impl FromStr for Past {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the files now instead of after hours.
     let check = || {
-        if let (Some(csv), Some(tsv)) = (&args.csv, &args.tsv)
-            && path::absolute(csv)? == path::absolute(tsv)?
-        {
-            bail!("--csv and --tsv: both are {}; choose another file for one of them", csv.display());
-        }
+        files::check_distinct([("--csv", &args.csv), ("--tsv", &args.tsv)])?;
         [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| files::check_in_place(file))
     };
     let experiment = || {

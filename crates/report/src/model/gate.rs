@@ -1,6 +1,6 @@
 //! The result of a gate: whether the new build of a server is slower than the old one, and by how much.
 
-use harness::model::{GateFigure, GateGoal, Run, Strategy, TrialOutcome, TrialRecord, VerdictKind};
+use harness::model::{GateFigure, GateGoal, Run, Strategy, TrialOutcome, TrialRecord, VerdictKind, commands};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
@@ -39,8 +39,8 @@ pub struct GateReport {
     pub(crate) elapsed_s: f64,
     /// The time within which repeats end, in seconds.
     pub(crate) budget_s: f64,
-    /// Finished trials of the old build.
-    pub(crate) repeats: usize,
+    /// Complete repeats.
+    pub(crate) repeats: u32,
     /// The figures, workload by workload.
     pub figures: Vec<GateRow>,
     /// Reasons for trials that are not valid, each once.
@@ -92,7 +92,7 @@ impl GateReport {
             started_at: run.header.started_at.clone(),
             elapsed_s: elapsed_ns(&outcomes) as f64 / 1e9,
             budget_s: goal.time_max_ns as f64 / 1e9,
-            repeats: run.records.iter().filter(|it| goal.is_old(&it.trial)).count(),
+            repeats: gate::repeats(&run.header, &outcomes),
             figures,
             problems: distinct(not_valid.map(problem)),
         };
@@ -142,15 +142,16 @@ impl GateReport {
     /// Returns what decides an undecided gate: with `measured` figures that need more repeats or a larger tolerance, and `lacking`
     /// figures that have too few values.
     fn remedy(&self, measured: &[&GateRow], lacking: &[&GateRow], goal: &GateGoal, repeats: &Repeats) -> String {
+        const CORRECT: &str = "Correct the cause, and run the gate again.";
+        if let Some(command) = &repeats.resume {
+            return format!("The gate was stopped: continue with `{command}`.");
+        }
         if repeats.complete < REPEATS_MIN {
-            let next = match repeats.is_ended {
-                true => "use a longer --budget",
-                false => "continue with `muxbench gate --resume FOLDER`",
-            };
             return match repeats.complete {
-                0 => format!("No repeat finished: {next}."),
-                1 => format!("One repeat decides nothing: {next}."),
-                count => format!("{count} repeats decide nothing: {next}."),
+                _ if repeats.has_failure => CORRECT.into(),
+                0 => "No repeat finished: use a longer --budget.".into(),
+                1 => "One repeat decides nothing: use a longer --budget.".into(),
+                count => format!("{count} repeats decide nothing: use a longer --budget."),
             };
         }
         // A larger tolerance of errors would hide that trials fail.
@@ -159,7 +160,7 @@ impl GateReport {
         if open.is_empty() {
             let limits = distinct(lacking.iter().map(|row| format!("{}=off", row.figure.name())));
             return match limits.as_slice() {
-                _ if !repeats.causes.is_empty() => "Correct the cause, and run the gate again.".into(),
+                _ if !repeats.causes.is_empty() => CORRECT.into(),
                 [] => "See the verdicts of the trials with `muxbench report FOLDER`.".into(),
                 [limit] => format!("Leave the figure out with --limit {limit}."),
                 limits => format!("Leave the figures out with --limit {}.", limits.join(",")),
@@ -190,10 +191,12 @@ impl GateReport {
 struct Repeats {
     /// The number of complete repeats.
     complete: u32,
-    /// Whether the gate has ended. Otherwise it was stopped.
-    is_ended: bool,
+    /// The command that continues the gate; `None` if it has ended.
+    resume: Option<String>,
     /// The first problem of each build, if problems leave fewer than [`REPEATS_MIN`] repeats.
     causes: Vec<String>,
+    /// Whether a trial failed.
+    has_failure: bool,
 }
 
 impl Repeats {
@@ -215,9 +218,12 @@ impl Repeats {
             Some(text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned())
         };
         let causes: Vec<String> = [false, true].into_iter().filter_map(cause).collect();
+        let allow_exec = if commands(&run.header.trials).is_empty() { "" } else { " --allow-exec" };
         Self {
             complete,
-            is_ended: strategy::next(&run.header, outcomes).is_none(),
+            resume: strategy::next(&run.header, outcomes)
+                .map(|_| format!("muxbench gate --resume FOLDER{allow_exec}")),
+            has_failure: records.iter().any(|record| record.verdict.kind == VerdictKind::Failed),
             causes: if clean < REPEATS_MIN as usize { causes } else { Vec::new() },
         }
     }
@@ -341,12 +347,13 @@ mod tests {
             sentence(&ended(0, 4, &[])),
             ". mt client-limited: made up. 2 repeats decide nothing: use a longer --budget."
         );
-        assert_eq!(sentence(&ended(0, 1, &[])), ". No repeat finished: continue with `muxbench gate --resume FOLDER`.");
+        assert_eq!(sentence(&ended(0, 1, &[])), ". The gate was stopped: continue with `muxbench gate --resume FOLDER`.");
+        assert_eq!(GateReport::of(&ended(0, 3, &[])).unwrap().repeats, 1, "the second repeat is not complete");
         let mut failed = ended(0, 2, &[GateFigure::P50]);
         fail(&mut failed, false);
         assert_eq!(
             sentence(&failed),
-            ". mt failed: the server ended: signal: 11. One repeat decides nothing: use a longer --budget."
+            ". mt failed: the server ended: signal: 11. Correct the cause, and run the gate again."
         );
     }
 

@@ -33,7 +33,7 @@ const PROBLEMS_MAX: usize = 5;
 /// Renders a table of figures for each workload, the problems of trials, and the outcome.
 pub fn render(report: &GateReport, medium: Medium) -> String {
     let GateReport { old, new, repeats, elapsed_s, .. } = report;
-    let repeats = format::counted(*repeats, "repeat", "repeats");
+    let repeats = format::counted(*repeats as usize, "repeat", "repeats");
     let mut lines = vec![medium.heading(&format!("Gate: {new} against {old}"))];
     for rows in grouped(&report.figures, |a, b| a.workload == b.workload) {
         lines.push(medium.prose(&format!("{}, {repeats}, {elapsed_s:.0} s", rows[0].workload)));
