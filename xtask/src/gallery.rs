@@ -79,8 +79,8 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "kawai2006",
-        about: "Requests on all connections, or only on some of them. A send deviation says how late (above 0) or early \
-                (below 0) the client\nsent a request, compared with evenly spaced sends.",
+        about: "Requests on all connections, or only on some of them. The send deviation is the time by which a request was \
+                sent later\n(above 0) or earlier (below 0) than evenly spaced sends.",
         name: "kawai2006",
         run: "reproduce-kawai2006-quick",
         command: "muxbench reproduce kawai2006",
