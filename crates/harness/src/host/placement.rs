@@ -29,13 +29,7 @@ impl CpuPlacement {
 pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
-        if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
-            if allowed.is_empty() {
-                return Err(format!("{key}: only Linux can pin processes to CPUs; remove it"));
-            }
-            let allowed = Cpus(allowed.clone());
-            return Err(format!("{key}: this process may not use CPU {cpu}; choose from {allowed}"));
-        }
+        check_allowed(key, cpus.as_ref().map_or(&[], |cpus| &cpus.0), &allowed)?;
     }
     let rest = |taken: &[usize]| -> Vec<usize> {
         let free: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
@@ -62,6 +56,18 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPla
         format!("server on CPU {server}, client on CPU {client}: disjoint")
     };
     Ok(placement)
+}
+
+/// Fails if a key or flag names a CPU that this process may not use. `allowed` is empty on systems that cannot place processes.
+pub fn check_allowed(key: &str, cpus: &[usize], allowed: &[usize]) -> Result<(), String> {
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(()),
+        Some(_) if allowed.is_empty() => Err(format!("{key}: only Linux can pin processes to CPUs; remove it")),
+        Some(cpu) => {
+            let allowed = Cpus(allowed.to_vec());
+            Err(format!("{key}: this process may not use CPU {cpu}; choose from {allowed}"))
+        }
+    }
 }
 
 /// Places the server when all clients run on other machines: on its requested CPUs, by default on all allowed ones. Fails if

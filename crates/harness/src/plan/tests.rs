@@ -321,6 +321,7 @@ fn infeasible_pools_and_accept_strategies_state_reasons() {
         ("mt-pool", Some(Accept::Single), 400),
         ("mp-prefork", Some(Accept::Single), 400),
         ("mp-prefork", Some(Accept::Reuseport), 400),
+        ("mt-pool:80", Some(Accept::Reuseport), 2),
         ("mt-pool:1000", Some(Accept::Reuseport), 2),
         ("epoll", Some(Accept::Shared), 400),
         ("epoll", Some(Accept::Single), 400),

@@ -171,10 +171,14 @@ impl Exec {
 
     /// Checks the command, the environment and the timeout. An error begins with the key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
-        let texts = || self.command.iter().chain(self.environment.values());
-        let keys = self.environment.iter().map(|(name, value)| (format!("environment.{name}"), value));
-        let mut keyed = self.command.iter().map(|word| ("command".to_owned(), word)).chain(keys);
-        let unknown = keyed.find_map(|(key, text)| Some((key, unknown_placeholder(text)?)));
+        let texts = || {
+            let variables = self.environment.iter().map(|(name, value)| (format!("environment.{name}"), value));
+            self.command.iter().map(|word| ("command".to_owned(), word)).chain(variables)
+        };
+        // Returns the key of the first text that has `part`.
+        let with = |part: &str| texts().find(|(_, text)| text.contains(part)).map(|(key, _)| key);
+        let has_argument = |parts: &[&str]| texts().skip(1).any(|(_, text)| parts.iter().any(|it| text.contains(it)));
+        let unknown = texts().find_map(|(key, text)| Some((key, unknown_placeholder(text)?)));
         let place = transport.placeholder();
         let socket = Transport::Unix.placeholder();
         let bad_name = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0']));
@@ -183,24 +187,22 @@ impl Exec {
         } else if let Some((key, name)) = unknown {
             let known = PLACEHOLDERS.join("}, {");
             Err(format!("{key}: unknown placeholder `{{{name}}}`; known: {{{known}}}"))
-        } else if self.config.is_some()
-            && !texts().skip(1).any(|text| text.contains("{config}") || text.contains("{dir}"))
-        {
+        } else if self.config.is_some() && !has_argument(&["{config}", "{dir}"]) {
             Err("command: no argument contains `{config}`, the path of the configuration file; add it".into())
-        } else if self.config.is_none() && texts().any(|text| text.contains("{config}")) {
-            Err("command: `{config}` needs the key `config`, a template of the configuration file; add it".into())
-        } else if self.config.is_none() && !texts().skip(1).any(|text| text.contains(place)) {
+        } else if let (None, Some(key)) = (&self.config, with("{config}")) {
+            Err(format!("{key}: `{{config}}` needs the key `config`, a template of the configuration file; add it"))
+        } else if self.config.is_none() && !has_argument(&[place]) {
             Err(format!("command: no argument contains `{place}`, the place to listen on; add it"))
-        } else if transport != Transport::Unix && texts().any(|text| text.contains(socket)) {
+        } else if let (true, Some(key)) = (transport != Transport::Unix, with(socket)) {
             Err(format!(
-                "command: `{socket}` needs `transport = \"unix\"` in [workload]; add that, or use only `{{port}}`"
+                "{key}: `{socket}` needs `transport = \"unix\"` in [workload]; add that, or use only `{{port}}`"
             ))
         } else if self.start_timeout.0 == 0 {
             Err("start-timeout: must be longer than 0, such as 10s".into())
         } else if let Some(name) = bad_name {
             Err(format!("environment.{name}: invalid name of a variable"))
-        } else if texts().any(|text| text.contains('\0')) {
-            Err("command: an argument contains a zero byte; remove it".into())
+        } else if let Some(key) = with("\0") {
+            Err(format!("{key}: contains a zero byte; remove it"))
         } else {
             Ok(())
         }

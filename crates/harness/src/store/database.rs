@@ -1,7 +1,7 @@
 //! The schema of `muxbench.db`, and opening the file. The file may belong to any user, so links are not followed and nothing
 //! stored in the file is executed.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use load::LoadReport;
 use load::report::Measured;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
+use rustix::fs::OFlags;
 use server::regular;
 use stats::Distribution;
 
@@ -98,13 +99,19 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
 /// Opens a copy in memory of a folder's database, for reading, even if its file is shorter than its header states.
 fn connect_to_cut(folder: &Path) -> rusqlite::Result<Connection> {
     let unreadable = |error: io::Error| failure(ffi::SQLITE_IOERR, error.to_string());
-    let mut file = regular::open(&folder.join("muxbench.db")).map_err(unreadable)?;
+    let path = folder.join("muxbench.db");
+    let mut file =
+        regular::open_with(OpenOptions::new().read(true), OFlags::NOFOLLOW, &path).map_err(unreadable)?;
     let length = file.metadata().map(|it| files::content_bytes_max(&it)).map_err(unreadable)?;
     let mut header = [0; 100];
     file.read_exact(&mut header).map_err(unreadable)?;
     // If the header states no number of pages, SQLite takes it from the length. The last page may lack bytes, so leave it out.
     header[28..32].fill(0);
-    let page_bytes = u64::from(u16::from_be_bytes([header[16], header[17]])).max(512);
+    // 1 means 64 KiB. Other values below 512 are invalid, and SQLite refuses them.
+    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        bytes => u64::from(bytes.max(512)),
+    };
     let whole_pages = (length - length % page_bytes) as usize;
     let mut database = Connection::open_in_memory()?;
     limit(&database)?;

@@ -12,7 +12,6 @@ use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::host::placement;
 use harness::plan::stage_cpus;
-use harness::spec::Placement;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
 use harness::spec::{self, Kv, Service};
@@ -39,7 +38,7 @@ use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
 ///
-/// It also ends when the process that started it ends, such as a script.
+/// On Linux and FreeBSD it also stops when its parent process ends, such as a script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench serve --arch epoll --request 128B --listen 127.0.0.1:7007
@@ -240,12 +239,8 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
 
 /// Checks that this process may use the server's CPUs, and that those of stages suit the architecture and belong to the server.
 fn check_cpus(config: &ServeConfig) -> anyhow::Result<()> {
-    let requested = Placement { server: Some(Cpus(config.cpus.clone())), ..Placement::default() };
     let allowed = server::platform::cpus();
-    let unusable = placement::place(std::slice::from_ref(&allowed), &requested).err();
-    if let Some(reason) = unusable {
-        bail!("{}", reason.replacen("placement.server", "--cpus", 1));
-    }
+    placement::check_allowed("--cpus", &config.cpus, &allowed).map_err(anyhow::Error::msg)?;
     let allowed = if config.cpus.is_empty() { allowed } else { config.cpus.clone() };
     let foreign = stage_cpus::check(&config.stage_cpus, &allowed).err();
     match stage_cpus::reasons(config).into_iter().chain(foreign).next() {

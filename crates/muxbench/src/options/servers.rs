@@ -58,14 +58,16 @@ impl<T: FromStr<Err: ToString>> FromStr for Named<T> {
     fn from_str(text: &str) -> Result<Self, String> {
         let named = text.split_once('=').filter(|(name, _)| check_name(name).is_ok());
         let (name, value) = named.ok_or_else(|| {
-            let example = if text.contains('=') { String::new() } else { format!(", as in mine={text}") };
-            format!("`{text}` has no name of letters, digits, `-`, `_` and `.`; choose one and write it first{example}")
+            // A command or a URL may contain `=`.
+            let is_value = text.split_once('=').is_none_or(|(name, _)| name.contains(['/', ':']));
+            let example = if is_value { format!(", as in mine={text}") } else { String::new() };
+            format!("`{text}` does not begin with NAME=; write a name of letters, digits, `-`, `_` and `.` first{example}")
         })?;
         Ok(Self { name: name.to_owned(), value: value.parse().map_err(|error: T::Err| error.to_string())? })
     }
 }
 
-/// The ID of a process.
+/// A process ID.
 #[derive(Clone, Copy, Debug)]
 struct ProcessId(NonZeroU32);
 
@@ -73,7 +75,7 @@ impl FromStr for ProcessId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("invalid ID of a process `{text}`: expected a number, such as 1234"))
+        text.parse().map(Self).map_err(|_| format!("invalid process ID `{text}`: expected a number above 0, such as 1234"))
     }
 }
 

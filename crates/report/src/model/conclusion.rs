@@ -57,20 +57,18 @@ pub fn overall(summary: &Summary) -> String {
     }
 }
 
-/// Returns what helps against the verdict that most rows have.
+/// Returns what helps against the most frequent verdict. A failed trial has a reason of its own.
 fn remedy(summary: &Summary) -> &'static str {
-    let measured = || summary.comparisons.iter().flat_map(|it| &it.rows).filter(|row| row.repeats > 0);
     let remedies = [
-        (VerdictKind::Saturated, " Lower the rate (-r); `muxbench capacity` finds the highest one."),
-        (
-            VerdictKind::ClientLimited,
-            " Stop other programs, reduce the load, or give the client more CPUs (--client-cpus).",
-        ),
-        (VerdictKind::Unsteady, " Stop other programs, or use more repeats (--repeats 10) or longer windows (-z 3s)."),
+        (VerdictKind::Unsteady, " Stop other programs, or use more repeats or longer windows."),
+        (VerdictKind::ClientLimited, " Stop other programs, reduce the load, or give the client more CPUs."),
+        (VerdictKind::Saturated, " Lower the rate; `muxbench capacity` finds the highest one."),
+        (VerdictKind::Failed, ""),
     ];
-    let rows = |kind| measured().filter(|row| row.verdict == kind).count();
-    let most = remedies.into_iter().max_by_key(|&(kind, _)| rows(kind)).filter(|&(kind, _)| rows(kind) > 0);
-    most.map_or("", |(_, remedy)| remedy)
+    let verdicts: Vec<VerdictKind> = summary.comparisons.iter().flat_map(|it| &it.rows).map(|it| it.verdict).collect();
+    let rows = |kind| verdicts.iter().filter(|verdict| **verdict == kind).count();
+    // Of several equally frequent ones, the last.
+    remedies.into_iter().max_by_key(|&(kind, _)| rows(kind)).map_or("", |(_, remedy)| remedy)
 }
 
 /// Returns the conclusion for one workload.
@@ -251,6 +249,8 @@ mod tests {
         assert!(end_of(&run).starts_with(" Stop other programs, reduce the load"), "{}", end_of(&run));
         run.records.iter_mut().skip(1).for_each(|it| it.verdict.kind = VerdictKind::Saturated);
         assert!(end_of(&run).starts_with(" Lower the rate"), "{}", end_of(&run));
+        run.records[1..].iter_mut().for_each(|it| it.verdict.kind = VerdictKind::Failed);
+        assert!(end_of(&run).starts_with(" At "), "failed trials have reasons of their own: {}", end_of(&run));
         run.records.clear();
         assert!(end_of(&run).starts_with(" At "), "nothing was measured: {}", end_of(&run));
     }
