@@ -50,6 +50,9 @@ fn line(change: &AdviceChange, medium: Medium) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harness::model::{Strategy, VerdictKind};
+    use load::config::Schedule;
+
     use super::*;
     use crate::text::Terminal;
     use crate::text::style::painted;
@@ -59,6 +62,21 @@ mod tests {
         let summary = crate::Summary::of(&testkit::advise_run(30));
         let repeats: Vec<usize> = summary.comparisons.iter().map(|it| it.rows[0].repeats).collect();
         assert_eq!((summary.comparisons[0].rows.len(), repeats), (5, vec![2, 1]));
+    }
+
+    #[test]
+    fn race_without_usable_results_names_flags_that_apply() {
+        let end = |schedule| {
+            let mut run = testkit::advise_run(30);
+            let Strategy::Advise(goal) = &mut run.header.strategy else { panic!("{:?}", run.header.strategy) };
+            goal.limits.clear();
+            run.header.trials.iter_mut().for_each(|it| it.workload.schedule = schedule);
+            run.records.iter_mut().for_each(|it| it.verdict.kind = VerdictKind::ClientLimited);
+            let sentences = AdviceReport::of(&run).unwrap().sentences;
+            sentences[0].split_once("for the reasons below. ").unwrap().1.to_owned()
+        };
+        assert_eq!(end(Schedule::Closed), "Try a quiet machine.");
+        assert_eq!(end(Schedule::Poisson), "Try a quiet machine, a lower --rate, or --schedule closed.");
     }
 
     #[test]
