@@ -122,7 +122,7 @@ fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &P
     }
 }
 
-/// The trials that need not run.
+/// The trials that a strategy skips.
 pub(crate) struct Pruned {
     indices: Vec<u32>,
     reason: &'static str,
@@ -139,7 +139,7 @@ pub(crate) fn pruned(run: &Run) -> Pruned {
     Pruned { indices: strategy::pruned(&run.header, &strategy::outcomes(run)), reason }
 }
 
-/// Returns the number of trials that this host can run, without those that a decided comparison does not need.
+/// Returns the number of trials that this host can run, without the repeats that an ended comparison or gate skips.
 pub(crate) fn planned(run: &Run) -> usize {
     let possible = run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
     match run.header.strategy {
