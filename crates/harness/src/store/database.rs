@@ -100,8 +100,7 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
 fn connect_to_cut(folder: &Path) -> rusqlite::Result<Connection> {
     let unreadable = |error: io::Error| failure(ffi::SQLITE_IOERR, error.to_string());
     let path = folder.join("muxbench.db");
-    let mut file =
-        regular::open_with(OpenOptions::new().read(true), OFlags::NOFOLLOW, &path).map_err(unreadable)?;
+    let mut file = regular::open_with(OpenOptions::new().read(true), OFlags::NOFOLLOW, &path).map_err(unreadable)?;
     let length = file.metadata().map(|it| files::content_bytes_max(&it)).map_err(unreadable)?;
     let mut header = [0; 100];
     file.read_exact(&mut header).map_err(unreadable)?;

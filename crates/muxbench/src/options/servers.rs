@@ -61,7 +61,9 @@ impl<T: FromStr<Err: ToString>> FromStr for Named<T> {
             // A command or a URL may contain `=`.
             let is_value = text.split_once('=').is_none_or(|(name, _)| name.contains(['/', ':']));
             let example = if is_value { format!(", as in mine={text}") } else { String::new() };
-            format!("`{text}` does not begin with NAME=; write a name of letters, digits, `-`, `_` and `.` first{example}")
+            format!(
+                "`{text}` does not begin with NAME=; write a name of letters, digits, `-`, `_` and `.` first{example}"
+            )
         })?;
         Ok(Self { name: name.to_owned(), value: value.parse().map_err(|error: T::Err| error.to_string())? })
     }
@@ -75,7 +77,9 @@ impl FromStr for ProcessId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("invalid process ID `{text}`: expected a number above 0, such as 1234"))
+        text.parse()
+            .map(Self)
+            .map_err(|_| format!("invalid process ID `{text}`: expected a number above 0, such as 1234"))
     }
 }
 

@@ -221,8 +221,7 @@ impl Repeats {
         let allow_exec = if commands(&run.header.trials).is_empty() { "" } else { " --allow-exec" };
         Self {
             complete,
-            resume: strategy::next(&run.header, outcomes)
-                .map(|_| format!("muxbench gate --resume FOLDER{allow_exec}")),
+            resume: strategy::next(&run.header, outcomes).map(|_| format!("muxbench gate --resume FOLDER{allow_exec}")),
             has_failure: records.iter().any(|record| record.verdict.kind == VerdictKind::Failed),
             causes: if clean < REPEATS_MIN as usize { causes } else { Vec::new() },
         }
@@ -347,7 +346,10 @@ mod tests {
             sentence(&ended(0, 4, &[])),
             ". mt client-limited: made up. 2 repeats decide nothing: use a longer --budget."
         );
-        assert_eq!(sentence(&ended(0, 1, &[])), ". The gate was stopped: continue with `muxbench gate --resume FOLDER`.");
+        assert_eq!(
+            sentence(&ended(0, 1, &[])),
+            ". The gate was stopped: continue with `muxbench gate --resume FOLDER`."
+        );
         assert_eq!(GateReport::of(&ended(0, 3, &[])).unwrap().repeats, 1, "the second repeat is not complete");
         let mut failed = ended(0, 2, &[GateFigure::P50]);
         fail(&mut failed, false);
