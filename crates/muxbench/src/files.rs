@@ -48,6 +48,16 @@ pub fn check_in_place(file: &Path) -> anyhow::Result<()> {
     check(file, if file.exists() { file } else { files::parent(file) })
 }
 
+/// Fails if a folder, which may not exist yet, cannot have new files.
+pub fn check_folder(folder: &Path) -> anyhow::Result<()> {
+    let existing = folder.ancestors().find(|it| it.exists()).unwrap_or(Path::new("."));
+    if !existing.is_dir() {
+        bail!("cannot make the folder {}: {} is a file; name another folder", folder.display(), existing.display());
+    }
+    access(existing, Access::WRITE_OK)
+        .with_context(|| format!("cannot write to {}; name another folder", folder.display()))
+}
+
 /// Fails if `written`, a file or its folder, cannot be written.
 fn check(file: &Path, written: &Path) -> anyhow::Result<()> {
     let (folder, shown) = (files::parent(file), file.display());

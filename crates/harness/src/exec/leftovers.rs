@@ -1,4 +1,4 @@
-//! Leftovers of killed runs: socket folders and processes. An environment variable identifies processes in a lab, and a tag
+//! Leftovers of killed runs: socket folders, drafts of results, and processes. An environment variable identifies processes in a lab, and a tag
 //! identifies processes of external servers. A testbed's network namespaces end with its last process.
 
 use std::ffi::OsStr;
@@ -34,7 +34,7 @@ pub enum Leftover {
         /// The program, and whether its runner or its supervisor died.
         description: String,
     },
-    /// The socket folder of a dead run.
+    /// The socket folder or the draft of a dead run.
     Folder(PathBuf),
 }
 
@@ -76,8 +76,13 @@ pub fn find() -> Vec<Leftover> {
         orphan(pid).or_else(|| lab_leftover(pid)).or_else(server_leftover)
     };
     let mut found: Vec<Leftover> = processes().filter_map(leftover).collect();
-    found.extend(folders(&std::env::temp_dir()));
+    found.extend([&std::env::temp_dir(), Path::new("results")].into_iter().flat_map(folders));
     found
+}
+
+/// The name of a hidden folder in which this process prepares results. It is a leftover as soon as the process has ended.
+pub fn draft_name() -> String {
+    format!(".muxbench-{}-0", std::process::id())
 }
 
 /// Kills all processes of an external server whose supervisor died.
@@ -193,9 +198,10 @@ fn folders(parent: &Path) -> Vec<Leftover> {
     paths.into_iter().map(Leftover::Folder).collect()
 }
 
-/// The process ID in the name of a socket folder.
+/// The process ID in the name of a socket folder or a draft.
 fn owner(folder: &Path) -> Option<u32> {
-    let (pid, number) = folder.file_name()?.to_str()?.strip_prefix("muxbench-")?.split_once('-')?;
+    let name = folder.file_name()?.to_str()?;
+    let (pid, number) = name.strip_prefix('.').unwrap_or(name).strip_prefix("muxbench-")?.split_once('-')?;
     number.parse::<u32>().ok()?;
     pid.parse().ok()
 }
@@ -216,10 +222,12 @@ mod tests {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         fs::write(parent.path().join("muxbench-4194305-1"), "").unwrap();
+        let draft = draft_name().replace(&std::process::id().to_string(), "4194305");
+        fs::create_dir(parent.path().join(&draft)).unwrap();
         let found = folders(parent.path());
-        assert_eq!(found, [Leftover::Folder(parent.path().join(gone))]);
+        assert_eq!(found, [&draft, gone].map(|name| Leftover::Folder(parent.path().join(name))));
         fs::write(parent.path().join(gone).join("socket"), "").unwrap();
-        found[0].remove().unwrap();
+        found.iter().for_each(|it| it.remove().unwrap());
         assert_eq!(folders(parent.path()), []);
         assert!(parent.path().join(alive).exists());
     }

@@ -183,7 +183,7 @@ impl FromStr for TargetUrl {
             let has_port = url.authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
             let port = if has_port { url.port } else { port? };
             let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
-            if !is_http && url.target != "/" {
+            if port == 0 || !is_http && url.target != "/" {
                 return None;
             }
             let place = Place::Host { name: url.host, port, authority: url.authority };

@@ -57,8 +57,9 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
             found.push(folder.to_owned());
         } else if depth < DEPTH_MAX {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            // Skip links, which may form a cycle.
-            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            // Skip links, which may form a cycle, and drafts, which are hidden.
+            let is_hidden = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
+            let folders = entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()) && !is_hidden(it));
             let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
             folders.sort();
             folders.iter().for_each(|path| look(path, depth + 1, found));

@@ -692,6 +692,8 @@ fn latest_run_is_the_one_that_began_last() {
     std::thread::sleep(Duration::from_millis(20));
     begin("alone", "2001-01-02T00:00:00Z");
     assert_eq!(latest(results.path()).unwrap(), at("alone"), "`alone` began in the same second and was written last");
+    begin(".muxbench-1-0/001", "2001-01-03T00:00:00Z");
+    assert_eq!(latest(results.path()).unwrap(), at("alone"), "a draft is no run");
     fs::write(at("copied/run.json"), "{").unwrap();
     assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged run is not skipped");
 }

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use harness::exec::event::RunEnd;
+use harness::exec::leftovers;
 use harness::model::{AdviseGoal, RunHeader, Strategy, Trial};
 use harness::plan::Plan;
+use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::spec::units::{Rate, Time, time_above_0};
 use harness::store;
@@ -18,8 +20,8 @@ use report::{AdviceReport, Atlas, html, text};
 
 use super::advise::window;
 use crate::execution::print_places;
-use crate::exit::{of_validity, stopped};
-use crate::files::{in_shell, write};
+use crate::exit::{STOPPED, of_validity, stopped};
+use crate::files::{check_path, in_shell, write};
 use crate::options::experiment::BaseArgs;
 use crate::options::format::FormatArgs;
 use crate::options::objective::ObjectiveArgs;
@@ -108,6 +110,7 @@ struct Race {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.html.as_deref().map_or(Ok(()), check_path)?;
     if !args.merge.is_empty() {
         let atlas = merged(&args.merge)?;
         args.format.print(&atlas, text::atlas::render)?;
@@ -116,6 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         return Ok(of_validity(atlas.has_answer()));
     }
+    let stop = signals::stop_at_signals()?;
     let (folder, races) = match &args.resume {
         Some(folder) => {
             let folder = folder.clone().map_or_else(newest, Ok)?;
@@ -129,12 +133,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.print_plan => {
             // Plans need a store; this one disappears.
             let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-            let races = args.prepared(folder.path())?;
-            return output::print(&planned(&races)).map(|()| ExitCode::SUCCESS);
+            return match args.prepared(folder.path(), &stop)? {
+                Some(races) => output::print(&planned(&races)).map(|()| ExitCode::SUCCESS),
+                None => Ok(ExitCode::from(STOPPED)),
+            };
         }
-        None => args.created()?,
+        None => match args.created(&stop)? {
+            Some(created) => created,
+            None => return Ok(ExitCode::from(STOPPED)),
+        },
     };
-    let stop = signals::stop_at_signals()?;
     let allow_exec = if args.allow_exec { " --allow-exec" } else { "" };
     let resume = format!("muxbench atlas --resume {}{allow_exec}", in_shell(&folder));
     let chosen: Vec<&Race> = races.iter().filter(|race| goal(&race.header).time_max_ns > 0).collect();
@@ -164,8 +172,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    /// Plans all races below `folder`.
-    fn prepared(&self, folder: &Path) -> anyhow::Result<Vec<Race>> {
+    /// Plans all races below `folder`; `None` if a signal stops it.
+    fn prepared(&self, folder: &Path, stop: &Stop) -> anyhow::Result<Option<Vec<Race>>> {
         let budget = self.budget.unwrap_or(BUDGET);
         let window = |cell: &Experiment, count: usize| window(cell, None, Time(budget.0 / count.max(1) as u64));
         let cells = self.setup.experiments_of_grid(&self.base, &self.rate, window)?;
@@ -181,6 +189,9 @@ impl Args {
         }
         let mut races = Vec::new();
         for (number, cell) in (1..).zip(&cells) {
+            if stop.is_requested() {
+                return Ok(None);
+            }
             let place = || {
                 let loads = cell.unread_loads().ok().and_then(|loads| loads.into_iter().next());
                 let rate = loads
@@ -204,15 +215,12 @@ impl Args {
         let trials = races.iter().flat_map(|race| &race.header.trials);
         self.objective.check_limits(trials.map(|trial| &trial.workload))?;
         share(&mut races, budget)?;
-        Ok(races)
+        Ok(Some(races))
     }
 
-    /// Creates the folder of a map with the plans of all races. A map has all of its races or does not exist, so they are planned
-    /// in a draft.
-    fn created(&self) -> anyhow::Result<(PathBuf, Vec<Race>)> {
-        if let Some(file) = &self.html {
-            crate::files::check_path(file)?;
-        }
+    /// Creates the folder of a map with the plans of all races; `None` if a signal stops it. A map has all of its races or does not
+    /// exist, so they are planned in a draft, which `muxbench doctor` finds if this process is killed.
+    fn created(&self, stop: &Stop) -> anyhow::Result<Option<(PathBuf, Vec<Race>)>> {
         let folder = self.output.clone().unwrap_or_else(|| execution::new_folder(NAME));
         let place = || format!("cannot make the folder {}; choose a new one", folder.display());
         if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -220,14 +228,16 @@ impl Args {
         }
         let parent = folder.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).with_context(place)?;
-        let draft = tempfile::Builder::new().prefix(".atlas-").tempdir_in(parent).with_context(place)?;
-        let mut races = self.prepared(draft.path())?;
+        let name = leftovers::draft_name();
+        let draft = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir_in(parent).with_context(place)?;
+        let Some(mut races) = self.prepared(draft.path(), stop)? else { return Ok(None) };
         races.iter().try_for_each(|it| execution::replace_header(&it.folder, &it.header))?;
-        fs::rename(draft.keep(), &folder).with_context(place)?;
+        fs::rename(draft.path(), &folder).with_context(place)?;
+        _ = draft.keep();
         for race in &mut races {
             race.folder = folder.join(race.folder.file_name().unwrap_or_default());
         }
-        Ok((folder, races))
+        Ok(Some((folder, races)))
     }
 
     /// Makes the goal of a race. Neighbours on the map show where the answer changes, so the traffic of a race does not change.
@@ -374,6 +384,7 @@ fn places(folder: &Path, page: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::parsed;
 
     #[test]
     fn races_share_the_time_that_is_left() {
@@ -381,6 +392,23 @@ mod tests {
         assert_eq!(shares(&[10, 0, 10], 40), [20, 0, 20], "a race that cannot run takes no time");
         assert_eq!(shares(&[10, 20, 5], 29), [29, 0, 0], "later races wait, even if they would fit");
         assert_eq!(shares(&[10, 20], 9), [0, 0]);
+    }
+
+    #[test]
+    fn stopped_or_failed_start_leaves_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let map = folder.path().join("map");
+        let args: Args = parsed(&format!("--arch epoll,mt -c 4,8 -r 1k --output {}", map.display()));
+        let stop = Stop::default();
+        stop.request();
+        assert!(args.created(&stop).unwrap().is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let (created, races) = args.created(&Stop::default()).unwrap().unwrap();
+        assert!(created == map && races.len() > 1 && races[0].folder.starts_with(&map));
+        fs::write(folder.path().join("file"), "").unwrap();
+        let args: Args = parsed(&format!("--arch epoll,mt -c 4,8 -r 1k --output {}/file", folder.path().display()));
+        assert!(args.created(&Stop::default()).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "only the map and the file");
     }
 
     #[test]

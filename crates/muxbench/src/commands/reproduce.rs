@@ -16,7 +16,7 @@ use report::model::deviation::SendsOf;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::print_places;
-use crate::files::{send_times, write, write_paper_figures};
+use crate::files::{check_folder, send_times, write, write_paper_figures};
 use crate::options::format::FormatArgs;
 use crate::{execution, exit, output, signals};
 
@@ -94,6 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
     let base_command = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
     let words: Vec<String> = base_command.iter().cloned().chain(part.flags()).collect();
+    args.figures.as_deref().map_or(Ok(()), check_folder)?;
     let stop = signals::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
