@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use std::net::IpAddr;
 
+use load::config::Timestamps;
 use server::spec::model::PerConnection;
 use server::{Architecture, ReadBudget};
 
@@ -345,8 +346,6 @@ fn infeasible_pools_and_accept_strategies_state_reasons() {
 
 #[test]
 fn transport_rejects_only_features_that_it_lacks() {
-    use load::config::Timestamps;
-
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.repeats = std::num::NonZeroU32::MIN;
     let reasons = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].infeasible.clone();

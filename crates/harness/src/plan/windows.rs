@@ -15,7 +15,13 @@ impl Plan {
         let mut fewest = f64::INFINITY;
         for trial in self.trials.iter_mut().filter(|trial| trial.infeasible.is_empty()) {
             let Some((mean, deviation)) = requests(trial) else { continue };
-            if mean + deviation < Check::REQUESTS_MIN {
+            if mean < requests_of_session(trial) {
+                trial.infeasible.push(format!(
+                    "phases.measure: a session of {} requests hardly ever begins in the window, which has time for about {mean:.0} \
+                     requests; lengthen the window, raise the rate, or lower workload.requests-per-connection",
+                    requests_of_session(trial)
+                ));
+            } else if mean + deviation < Check::REQUESTS_MIN {
                 trial.infeasible.push(reason(trial, mean));
             } else if mean - deviation < Check::REQUESTS_MIN {
                 fewest = fewest.min(mean);
@@ -38,12 +44,18 @@ fn requests(trial: &Trial) -> Option<(f64, f64)> {
         return Some((trace.requests as f64, 0.0));
     }
     let mean = load.rate_per_s? * load.phases.measure_ns as f64 / 1e9;
-    let deviation = match load.schedule {
-        Schedule::Poisson => DEVIATIONS * mean.sqrt(),
+    let session = requests_of_session(trial);
+    let sessions = match load.schedule {
+        Schedule::Poisson => DEVIATIONS * (mean / session).sqrt(),
         // The window may begin within a slot of each client.
         _ => f64::from(load.all_clients()),
     };
-    Some((mean, deviation))
+    Some((mean, sessions * session))
+}
+
+/// Returns the number of requests that are planned together: those of a session, otherwise 1.
+fn requests_of_session(trial: &Trial) -> f64 {
+    f64::from(trial.load.requests_per_connection.unwrap_or(1))
 }
 
 fn reason(trial: &Trial, mean: f64) -> String {
@@ -82,6 +94,8 @@ mod tests {
             ("rate = 18\nschedule = \"poisson\"", false, true),
             ("rate = 50\nschedule = \"poisson\"", false, false),
             ("profile = \"ramp:0..30:1s\"", true, false),
+            ("rate = 60\nrequests-per-connection = 45", false, true),
+            ("rate = 60\nrequests-per-connection = 3", false, false),
             ("schedule = \"closed\"", false, false),
         ] {
             let (refused, warned) = found(workload);
@@ -96,6 +110,8 @@ mod tests {
                 "{workload}: {warned}"
             );
         }
+        let (refused, _) = found("rate = 60\nrequests-per-connection = 61");
+        assert!(refused.contains("a session of 61 requests hardly ever begins in the window"), "{refused}");
         for (arrivals, is_refused) in [(8, true), (19, true), (20, false)] {
             let times: String = (0..arrivals).map(|at| format!("{at}\n")).collect();
             std::fs::write(&trace, format!("time_ms\n{times}")).unwrap();

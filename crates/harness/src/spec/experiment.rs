@@ -89,8 +89,8 @@ pub struct Phases {
     /// The window: results describe only the requests planned in it. With a rate profile or a trace, the window has its length
     /// instead.
     pub measure: Time,
-    /// The number of sessions in the window, as httperf's --num-conns. The window ends after them, or after `measure` if that is
-    /// earlier.
+    /// The mean number of sessions in the window, like httperf's --num-conns. The window lasts as long as they take, at most
+    /// `measure`.
     pub sessions: Option<NonZeroU32>,
     /// The cool-down: the longest wait for outstanding responses.
     #[serde(alias = "drain")]

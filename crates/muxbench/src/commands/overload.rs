@@ -34,8 +34,9 @@ const HEADING: &str = "Load";
 /// (--capacity), or found first, as `capacity` does within limits such as --p99 5ms. --measure is the window of a probe of this
 /// search.
 ///
-/// Goodput is the rate of requests that are answered in time: within --request-timeout. With --retries, the client sends a request
-/// again after a timeout or a lost connection, on another connection, so an overloaded server gets even more load.
+/// Goodput is the rate of requests that are answered in time: within --request-timeout, which each retry has anew. With --retries,
+/// the client sends a request again after a timeout or a lost connection, on another connection, so an overloaded server gets even
+/// more load.
 ///
 /// A server has recovered when 95 % of its requests are answered in time, and their median response time is low. Low is at most
 /// twice the median before the pulse, and always up to 1 ms. It must stay so to the end. Single bins of 100 ms (at low

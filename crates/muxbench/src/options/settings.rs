@@ -140,7 +140,7 @@ flags! {
     ///
     /// The requests planned in it are measured
     measure: Time = "TIME" [short = 'z'];
-    /// Sessions in the window, which ends after them or after --measure; needs --requests-per-connection
+    /// Mean number of sessions in the window, which lasts no longer than --measure; needs --requests-per-connection
     sessions: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Longest wait for outstanding responses after the window
     cool_down: Time = "TIME" [alias = "drain"];

@@ -18,6 +18,7 @@ use stats::Distribution;
 use crate::format;
 use crate::model::client_tail::{self, P1, P25, P50, P75, P90, P95, P99, P999, Quantile};
 use crate::model::stream::Streams;
+use crate::model::workload::over_time;
 
 /// A row of CSV: fields with the names of their columns.
 #[derive(Default)]
@@ -118,7 +119,8 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("active", workload.active);
     row.put("idle", workload.idle);
     row.put("choice", workload.popularity.to_string());
-    row.put("schedule", workload.schedule);
+    row.put("schedule", workload.trace.is_none().then_some(workload.schedule));
+    row.put("rate_over_time", over_time(workload, ToString::to_string));
     row.put("think", Think(workload.think).to_string());
     row.put("service", workload.service.name());
     row.put("records", kv.map(|kv| kv.records));

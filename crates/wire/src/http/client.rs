@@ -79,7 +79,7 @@ impl Request {
         text.push_str("\r\n");
         // Accept only text that a server parses as exactly this request, so that no header contains a line end.
         let reserved = ["content-length", "transfer-encoding", "connection", "expect"];
-        let is_one_line = |word: &str| !word.contains(['\r', '\n']);
+        let is_one_line = |word: &str| word.is_ascii() && !word.contains(['\r', '\n']);
         // The response to CONNECT would be a tunnel.
         let is_one = method != "CONNECT"
             && is_one_line(method)
