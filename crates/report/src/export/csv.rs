@@ -120,7 +120,6 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("idle", workload.idle);
     row.put("choice", workload.popularity.to_string());
     row.put("schedule", workload.trace.is_none().then_some(workload.schedule));
-    row.put("rate_over_time", over_time(workload, ToString::to_string));
     row.put("think", Think(workload.think).to_string());
     row.put("service", workload.service.name());
     row.put("records", kv.map(|kv| kv.records));
@@ -129,6 +128,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("get_share", kv.map(|kv| kv.get_share));
     row.put("keys", kv.map(|kv| kv.keys.to_string()));
     row.put("rate_asked_per_s", workload.rate_per_s);
+    row.put("rate_over_time", over_time(workload, ToString::to_string));
     row.put("request_bytes", request_bytes);
     row.put("response_bytes", response_bytes);
     row.put("ramp_ns", workload.phases.ramp_ns);
