@@ -1,5 +1,5 @@
-//! Leftovers of killed runs: socket folders, drafts of results, and processes. An environment variable identifies processes in a lab, and a tag
-//! identifies processes of external servers. A testbed's network namespaces end with its last process.
+//! Leftovers of killed runs: socket folders, drafts of results, and processes. An environment variable identifies processes in a
+//! lab, and a tag identifies processes of external servers. A testbed's network namespaces end with its last process.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -80,9 +80,10 @@ pub fn find() -> Vec<Leftover> {
     found
 }
 
-/// The name of a hidden folder in which this process prepares results. It is a leftover as soon as the process has ended.
-pub fn draft_name() -> String {
-    format!(".muxbench-{}-0", std::process::id())
+/// The first part of the name of a hidden folder in which this process prepares results. The folder is a leftover as soon as the
+/// process has ended.
+pub fn draft_prefix() -> String {
+    format!(".muxbench-{}-", std::process::id())
 }
 
 /// Kills all processes of an external server whose supervisor died.
@@ -201,9 +202,9 @@ fn folders(parent: &Path) -> Vec<Leftover> {
 /// The process ID in the name of a socket folder or a draft.
 fn owner(folder: &Path) -> Option<u32> {
     let name = folder.file_name()?.to_str()?;
-    let (pid, number) = name.strip_prefix('.').unwrap_or(name).strip_prefix("muxbench-")?.split_once('-')?;
-    number.parse::<u32>().ok()?;
-    pid.parse().ok()
+    let draft = name.strip_prefix('.');
+    let (pid, number) = draft.unwrap_or(name).strip_prefix("muxbench-")?.split_once('-')?;
+    (draft.is_some() || number.parse::<u32>().is_ok()).then(|| pid.parse().ok())?
 }
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         fs::write(parent.path().join("muxbench-4194305-1"), "").unwrap();
-        let draft = draft_name().replace(&std::process::id().to_string(), "4194305");
+        let draft = draft_prefix().replace(&std::process::id().to_string(), "4194305") + "a1B";
         fs::create_dir(parent.path().join(&draft)).unwrap();
         let found = folders(parent.path());
         assert_eq!(found, [&draft, gone].map(|name| Leftover::Folder(parent.path().join(name))));

@@ -46,12 +46,9 @@ pub(super) fn record(
 
 /// Removes the counters that have no meaning for this trial's workload.
 fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCounters {
-    if trial.serve.target().is_some() {
-        // The process reuses the memory of connections that it had before.
-        counters.memory_user_bytes_per_connection = None;
-    }
-    if trial.load.kv.is_some() {
-        // The memory includes the data set, which the clients stored after connecting.
+    if trial.serve.target().is_some() || trial.load.kv.is_some() {
+        // A running process reuses the memory of earlier connections. With `kv` the memory includes the data set, which the clients
+        // stored after connecting.
         counters.memory_user_bytes_per_connection = None;
     }
     if trial.load.requests_per_connection.is_some() {

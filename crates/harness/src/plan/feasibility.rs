@@ -270,11 +270,13 @@ fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<S
     let size = pool as f64;
     let hit = size * (1.0 - (1.0 - 1.0 / size).powf(connections as f64));
     let waiting = connections as f64 - hit;
-    let digits = if waiting < 10.0 { 4 } else { 0 };
+    // Rounded up, so that the number also exceeds the limit.
+    let scale = if waiting < 1.0 { 1e4 } else { 1.0 };
+    let shown = (waiting * scale).ceil() / scale;
     (serve.accept == Accept::Reuseport && waiting > WAITING_MAX).then(|| {
         format!(
             "server.accept: reuseport divides {connections} connections among the {pool} listeners of {server} by a hash, \
-             so that on average {waiting:.digits$} would wait for a busy worker while others are idle, which exceeds the \
+             so that on average {shown} would wait for a busy worker while others are idle, which exceeds the \
              limit of {WAITING_MAX}; choose shared or exclusive, or try `muxbench serve --accept reuseport`"
         )
     })

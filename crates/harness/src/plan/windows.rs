@@ -8,6 +8,9 @@ use crate::model::{Check, Trial};
 /// A random number of requests hardly ever differs from its mean by more than these standard deviations.
 const DEVIATIONS: f64 = 3.0;
 
+/// The smallest mean number of sessions in a window with a chance of a verdict.
+const SESSIONS_MIN: f64 = 0.05;
+
 impl Plan {
     /// Marks trials as infeasible if their windows have too few requests for a verdict, and warns if they may have too few. Only
     /// for strategies that keep the planned windows: a search lengthens those of its probes.
@@ -15,7 +18,7 @@ impl Plan {
         let mut fewest = f64::INFINITY;
         for trial in self.trials.iter_mut().filter(|trial| trial.infeasible.is_empty()) {
             let Some((mean, deviation)) = requests(trial) else { continue };
-            if mean < requests_of_session(trial) {
+            if mean < SESSIONS_MIN * requests_of_session(trial) {
                 trial.infeasible.push(format!(
                     "phases.measure: a session of {} requests hardly ever begins in the window, which has time for about {mean:.0} \
                      requests; lengthen the window, raise the rate, or lower workload.requests-per-connection",
@@ -110,8 +113,8 @@ mod tests {
                 "{workload}: {warned}"
             );
         }
-        let (refused, _) = found("rate = 60\nrequests-per-connection = 61");
-        assert!(refused.contains("a session of 61 requests hardly ever begins in the window"), "{refused}");
+        let (refused, _) = found("rate = 60\nrequests-per-connection = 1300");
+        assert!(refused.contains("a session of 1300 requests hardly ever begins in the window"), "{refused}");
         for (arrivals, is_refused) in [(8, true), (19, true), (20, false)] {
             let times: String = (0..arrivals).map(|at| format!("{at}\n")).collect();
             std::fs::write(&trace, format!("time_ms\n{times}")).unwrap();

@@ -45,6 +45,7 @@ pub struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_lines: Option<PathBuf>,
     /// The requests, instead of `paths`, if they have different methods, headers, bodies or responses.
+    #[schemars(length(min = 1))]
     #[serde(deserialize_with = "at_least_one", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestSpec>,
     /// The file with a request on each line, as a JSON object like those of `requests`, or as `[METHOD] PATH [xWEIGHT]`.

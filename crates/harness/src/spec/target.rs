@@ -323,6 +323,7 @@ mod tests {
             "http://",
             "http://user@localhost/",
             "http://localhost:99999/",
+            "udp://localhost:0",
         ] {
             let error = text.parse::<TargetUrl>().unwrap_err();
             assert!(error.contains("invalid URL") && error.contains("tcp://HOST:PORT"), "{text}: {error}");

@@ -204,8 +204,8 @@ impl Experiment {
                 "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
             self.client.request_timeout.is_none() && self.client.retries.is_some() =>
                 "client.retries: without a time limit of requests, none fails in time; add request-timeout, such as 1s";
-            self.client.retry_budget.is_some() && self.client.retries.is_none() =>
-                "client.retry-budget: there are no retries; add retries, such as 3";
+            self.client.request_timeout.is_none() && self.client.retry_budget.is_some() =>
+                "client.retry-budget: there are no retries to limit; remove it, or add request-timeout and retries";
             !is_udp && has_ports => "workload.ports: only the service `udp` has ports; remove it";
             is_udp && !has_ports => "workload.ports: missing; add the number of ports, such as 1000";
             is_udp && has_connections => "workload.connections: the service `udp` has `ports` instead; remove it";

@@ -135,12 +135,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
             return match args.prepared(folder.path(), &stop)? {
                 Some(races) => output::print(&planned(&races)).map(|()| ExitCode::SUCCESS),
-                None => Ok(ExitCode::from(STOPPED)),
+                None => Ok(stopped_planning()),
             };
         }
         None => match args.created(&stop)? {
             Some(created) => created,
-            None => return Ok(ExitCode::from(STOPPED)),
+            None => return Ok(stopped_planning()),
         },
     };
     let allow_exec = if args.allow_exec { " --allow-exec" } else { "" };
@@ -219,7 +219,7 @@ impl Args {
     }
 
     /// Creates the folder of a map with the plans of all races; `None` if a signal stops it. A map has all of its races or does not
-    /// exist, so they are planned in a draft, which `muxbench doctor` finds if this process is killed.
+    /// exist, so they are planned in a draft. If this process is killed, `muxbench doctor` finds the draft in `results`.
     fn created(&self, stop: &Stop) -> anyhow::Result<Option<(PathBuf, Vec<Race>)>> {
         let folder = self.output.clone().unwrap_or_else(|| execution::new_folder(NAME));
         let place = || format!("cannot make the folder {}; choose a new one", folder.display());
@@ -228,8 +228,8 @@ impl Args {
         }
         let parent = folder.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).with_context(place)?;
-        let name = leftovers::draft_name();
-        let draft = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir_in(parent).with_context(place)?;
+        let prefix = leftovers::draft_prefix();
+        let draft = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).with_context(place)?;
         let Some(mut races) = self.prepared(draft.path(), stop)? else { return Ok(None) };
         races.iter().try_for_each(|it| execution::replace_header(&it.folder, &it.header))?;
         fs::rename(draft.path(), &folder).with_context(place)?;
@@ -254,6 +254,11 @@ impl Args {
         };
         Ok((plan, Strategy::Advise(goal)))
     }
+}
+
+fn stopped_planning() -> ExitCode {
+    output::note("stopped before the first race; nothing is stored");
+    ExitCode::from(STOPPED)
 }
 
 fn goal(header: &RunHeader) -> &AdviseGoal {

@@ -67,7 +67,7 @@ fn remedy(summary: &Summary) -> &'static str {
     ];
     let verdicts: Vec<VerdictKind> = summary.comparisons.iter().flat_map(|it| &it.rows).map(|it| it.verdict).collect();
     let rows = |kind| verdicts.iter().filter(|verdict| **verdict == kind).count();
-    // Of several equally frequent ones, the last.
+    // max_by_key returns the last of equally frequent verdicts.
     remedies.into_iter().max_by_key(|&(kind, _)| rows(kind)).map_or("", |(_, remedy)| remedy)
 }
 

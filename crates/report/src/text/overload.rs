@@ -28,8 +28,8 @@ pub(crate) const COLUMNS: [Column<Overload>; 9] = [
     column("retries", 1, |row| pulse(row, |it| it.retries.to_string())),
     column("recovered", 0, |row: &Overload| recovered(row)).styled(|row| match row.recovery()? {
         Recovery::After { .. } => Some(Style::Good),
-        Recovery::Never => Some(Style::Bad),
-        Recovery::UnhealthyBefore => Some(Style::Doubtful),
+        Recovery::Never if !row.is_client_limited() => Some(Style::Bad),
+        Recovery::Never | Recovery::UnhealthyBefore => Some(Style::Doubtful),
     }),
 ];
 

@@ -88,8 +88,9 @@ fn sentence_of(curve: &Curve) -> String {
     let mut words = vec![match (kept_up.reduce(f64::max), most) {
         (Some(rate), Some(most)) => format!("keeps up with {rate} requests/s, peak {}", format::digits(most)),
         (None, Some(most)) => {
-            let is_saturated = curve.steps.iter().any(|step| step.verdict == Some(VerdictKind::Saturated));
-            let kept_up = if is_saturated { "keeps up with none of the rates" } else { "no valid measurement" };
+            let mut verdicts = curve.steps.iter().filter_map(|step| step.verdict);
+            let are_saturated = verdicts.all(|verdict| verdict == VerdictKind::Saturated);
+            let kept_up = if are_saturated { "keeps up with none of the rates" } else { "no valid measurement" };
             format!("{kept_up}, peak {}", format::digits(most))
         }
         (_, None) => "no measurement".into(),
@@ -128,13 +129,17 @@ mod tests {
     #[test]
     fn client_does_not_decide_what_a_server_keeps_up_with() {
         let curve = &Sweep::of(&testkit::sweep_run()).unwrap().curves[0];
-        let first_words = |verdict| {
-            let steps = curve.steps.iter().map(|step| Step { verdict: Some(verdict), ..step.clone() }).collect();
+        let first_words = |lowest, others| {
+            let verdict = |at| Some(if at == 0 { lowest } else { others });
+            let steps = curve.steps.iter().enumerate();
+            let steps = steps.map(|(at, step)| Step { verdict: verdict(at), ..step.clone() }).collect();
             let sentence = sentence_of(&Curve { steps, ..curve.clone() });
             sentence.split(", peak").next().unwrap().to_owned()
         };
-        assert_eq!(first_words(VerdictKind::Saturated), "epoll: keeps up with none of the rates");
-        assert_eq!(first_words(VerdictKind::ClientLimited), "epoll: no valid measurement");
+        let (client, server) = (VerdictKind::ClientLimited, VerdictKind::Saturated);
+        assert_eq!(first_words(server, server), "epoll: keeps up with none of the rates");
+        assert_eq!(first_words(client, client), "epoll: no valid measurement");
+        assert_eq!(first_words(client, server), "epoll: no valid measurement");
     }
 
     #[test]

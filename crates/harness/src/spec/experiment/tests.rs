@@ -259,6 +259,8 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "schedule = \"random\"\n[phases]"),
         ("[phases]", "schedule = 3\n[phases]"),
         ("[phases]", "kv = 3\n[phases]"),
+        ("[phases]", "service = \"http\"\n[workload.http]\nrequests = []\n[phases]"),
+        ("[phases]", "[client]\nretry-budget = \"10%\"\n[phases]"),
         ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
@@ -346,6 +348,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {A = \"{prot}\"}\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {A = \"{config}\"}\n[phases]"),
     ];
     let messages: Vec<String> = wrong
         .iter()

@@ -258,6 +258,8 @@ fn invalid_requests_are_refused() {
     let with = |target: &str| Url { target: target.to_owned(), ..url.clone() };
     for (method, url, headers) in [
         ("GET", &with("/a b"), &[][..]),
+        ("GET", &with("/ü"), &[]),
+        ("GET", &url, &[("A", "ü")]),
         ("GET", &with("/a HTTP/1.1\r\nHost: h\r\n\r\nGET /b"), &[]),
         ("G T", &url, &[]),
         ("", &url, &[]),
