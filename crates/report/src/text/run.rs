@@ -147,7 +147,7 @@ pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats of separa
 
 /// The meaning of the memory columns.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
-                                          connection (?: hidden by other activity of the host).";
+                                          connection (?: unknown).";
 
 /// Renders the rankings, the conclusion and the conditions of a run.
 pub fn render(run: &Run, medium: Medium) -> String {
