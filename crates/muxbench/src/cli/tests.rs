@@ -242,6 +242,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     // Races.
     ("advise --arch epoll", 1, "a race needs two servers"),
     ("advise --arch epoll,mt --objective p50,p50", 1, "name each figure once"),
+    ("advise --arch epoll,mt --limit p99=1ms,p99=2ms", 1, "a figure has two limits; name each figure once"),
     ("advise --arch epoll,mt -r 500 --limit rate=1k", 1, "no server answers more than the planned 500 requests/s"),
     ("atlas -c 10 -r 500,800 --limit rate=1k", 1, "no server answers more than the planned 800 requests/s"),
     ("advise --arch epoll,mt -c 1,2", 1, "a race has one workload, and this experiment has 2"),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use harness::exec::event::RunEnd;
 use harness::exec::leftovers;
 use harness::model::{AdviseGoal, RunHeader, Strategy, Trial};
@@ -271,7 +271,8 @@ fn name(race: &Race) -> String {
     race.header.trials.first().map(|trial| title(&trial.workload)).unwrap_or_default()
 }
 
-/// Divides the budget among races. Fails if the first race does not fit.
+/// Divides the budget among races. Fails if the first race does not fit. No race gets less than before, because a shorter one would
+/// lose repeats.
 fn share(races: &mut [Race], budget: Time) -> anyhow::Result<()> {
     let shortest: Vec<u64> = races.iter().map(|race| advise::shortest_ns(&race.header.trials)).collect();
     let shares = shares(&shortest, budget.0);
@@ -293,7 +294,7 @@ fn share(races: &mut [Race], budget: Time) -> anyhow::Result<()> {
     }
     for (race, share) in races.iter_mut().zip(shares) {
         if let Strategy::Advise(goal) = &mut race.header.strategy {
-            goal.time_max_ns = share;
+            goal.time_max_ns = goal.time_max_ns.max(share);
         }
     }
     Ok(())
@@ -331,12 +332,12 @@ fn planned(races: &[Race]) -> String {
 
 /// Returns the newest map under `results`.
 fn newest() -> anyhow::Result<PathBuf> {
-    let newest = store::latest(Path::new("results"))?;
-    let is_race = store::header(&newest)?.experiment == NAME;
-    let folder = newest.parent().filter(|_| is_race);
-    folder
-        .map(Path::to_owned)
-        .ok_or_else(|| anyhow!("the newest run is no race of a map; name the folder of the map after --resume"))
+    let race = |folder: PathBuf| {
+        let header = store::header(&folder).ok().filter(|header| header.experiment == NAME)?;
+        Some((header.started_at, folder.parent()?.to_owned()))
+    };
+    let newest = store::runs(Path::new("results")).into_iter().filter_map(race).max();
+    newest.map(|(_, folder)| folder).context("results contains no map; name the folder of the map after --resume")
 }
 
 /// Reads the plans of a map's races.
@@ -433,6 +434,10 @@ mod tests {
         assert!(enough.0 >= all_ns, "{error}");
         let mut races = races();
         share(&mut races, enough).unwrap();
+        let times = |races: &[Race]| races.iter().map(|race| goal(&race.header).time_max_ns).collect::<Vec<_>>();
+        let before = times(&races);
+        share(&mut races, Time(enough.0 / 2)).unwrap();
+        assert_eq!(times(&races), before, "a shorter budget takes no time from a race");
         assert!(races.iter().all(|race| goal(&race.header).time_max_ns > 0));
         let plan = planned(&races);
         assert!(plan.starts_with("  1  ") && plan.contains("5 servers  400 connections, 200 requests/s"), "{plan}");

@@ -84,8 +84,7 @@ impl ObjectiveArgs {
     /// Returns the objective for a workload.
     pub fn weights(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseWeight>> {
         let figures: Vec<GateFigure> = self.objective.iter().map(|it| it.0.figure).collect();
-        let is_repeated = |(at, figure): (usize, &GateFigure)| figures[..at].contains(figure);
-        if figures.iter().enumerate().any(is_repeated) {
+        if has_repeated(&figures) {
             bail!("--objective: a figure has two weights; name each figure once");
         }
         if figures == [GateFigure::Rate] && !workload.is_closed() {
@@ -105,11 +104,14 @@ impl ObjectiveArgs {
         self.limit.iter().map(|it| it.0).collect()
     }
 
-    /// Fails if no server can meet the limits under any of these workloads.
+    /// Fails if a figure has two limits, or if no server can meet the limits under any of these workloads.
     pub fn check_limits<'a>(&self, workloads: impl Iterator<Item = &'a Workload>) -> anyhow::Result<()> {
         // A closed loop has no rate of its own.
         let planned_per_s = workloads.map(|it| it.rate_per_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
         let limits = self.limits();
+        if has_repeated(&limits.iter().map(|it| it.figure).collect::<Vec<_>>()) {
+            bail!("--limit: a figure has two limits; name each figure once");
+        }
         if let Some(limit) = limits.iter().find(|it| it.figure == GateFigure::Rate && it.value > planned_per_s) {
             bail!(
                 "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \
@@ -120,6 +122,10 @@ impl ObjectiveArgs {
         }
         Ok(())
     }
+}
+
+fn has_repeated(figures: &[GateFigure]) -> bool {
+    figures.iter().enumerate().any(|(at, figure)| figures[..at].contains(figure))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl SearchArgs {
     pub fn precision(&self, defaults: &SearchDefaults) -> anyhow::Result<f64> {
         let precision = self.precision.map_or(defaults.precision, |share| share.0);
         if !(0.005..=0.5).contains(&precision) {
-            bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
+            bail!("--precision {}: expected a share from 0.5% to 50%; try 5%", Share(precision));
         }
         Ok(precision)
     }
