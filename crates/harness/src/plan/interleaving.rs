@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use load::config::Slices;
+use load::config::{Schedule, Slices};
 use server::spec::mechanism::Spins;
 
 use super::limits::{ServerResources, bytes_per_connection};
@@ -254,7 +254,11 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     };
     let of_clocks_ns = if host.fleet.is_some() { SLICE_NS_FLEET } else { 0 };
     let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns)).max(of_clocks_ns);
-    shortest_ns.div_ceil(SLICE_STEP_NS).max(1) * SLICE_STEP_NS
+    // Constant sends have the same phase in each slice. If the guard has whole intervals, it takes its share of them.
+    let is_constant = trial.workload.schedule == Schedule::Constant;
+    let intervals_ns = trial.workload.rate_per_s.map(|rate_per_s| (GUARD_SHARE as f64 / rate_per_s * 1e9) as u64);
+    let step_ns = intervals_ns.filter(|ns| is_constant && (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
+    shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns
 }
 
 /// The length of the gap after a slice: responses take the lab's round trip, and some time in the server.
@@ -313,6 +317,19 @@ mod tests {
             "separate: spin: the server uses its CPU even without load",
         ];
         assert_eq!(plan.interleaving, expected);
+    }
+
+    #[test]
+    fn guard_of_constant_sends_has_whole_intervals() {
+        for rate in [700, 800, 1_100, 1_700, 30_000] {
+            let workload = WORKLOAD.replace("rate = 1000", &format!("rate = {rate}\nschedule = \"constant\""));
+            let slices = planned(&workload).unwrap().trials.iter().find_map(|trial| trial.load.slices).unwrap();
+            let intervals = slices.guard_ns as f64 * f64::from(rate) / 1e9;
+            assert!(
+                (intervals - intervals.round()).abs() < 1e-3 && slices.slice_ns >= SLICE_STEP_NS,
+                "{rate}: {slices:?}"
+            );
+        }
     }
 
     #[test]
