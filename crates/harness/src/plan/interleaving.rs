@@ -34,6 +34,10 @@ const CLOSED_GAP_SHARE: u64 = 2;
 const ROUND_TRIP_NS_MAX: u64 = 20 * MS;
 /// The part of a slice that is its guard.
 const GUARD_SHARE: u64 = 5;
+/// The number of periods in a guard from which a part of a period changes the counted requests by at most 1 %.
+const GUARD_PERIODS_MIN: f64 = 25.0;
+/// The part of a period that a guard with a whole number of periods may be too long or too short.
+const PERIOD_ERROR_MAX: f64 = 1e-3;
 /// The fewest slices of each contestant in a window. With fewer, rounding to whole slices changes the phases too much.
 const SLICES_MIN: u64 = 10;
 /// The fewest requests of each contestant in a window, unless the experiment sets the length of slices.
@@ -183,6 +187,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "the rate is near the capacity of a server that scans all connections"
     } else if measured_requests(trial, slice_ns).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {
         "a slice has too few requests"
+    } else if has_uneven_guards(trial, slice_ns) {
+        "constant intervals would put more or fewer requests than their share into guards"
     } else if experiment.slice.is_none() && has_few_requests(trial) {
         return Some(format!("the window has fewer than {REQUESTS_MIN} requests"));
     } else if load.phases.measure_ns < SLICES_MIN * slice_ns {
@@ -254,11 +260,31 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     };
     let of_clocks_ns = if host.fleet.is_some() { SLICE_NS_FLEET } else { 0 };
     let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns)).max(of_clocks_ns);
-    // Constant sends have the same phase in each slice. If the guard has whole intervals, it takes its share of them.
-    let is_constant = trial.workload.schedule == Schedule::Constant;
-    let intervals_ns = trial.workload.rate_per_s.map(|rate_per_s| (GUARD_SHARE as f64 / rate_per_s * 1e9) as u64);
-    let step_ns = intervals_ns.filter(|ns| is_constant && (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
+    let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
+    let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
     shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns
+}
+
+/// The time after which the pattern of constant sends repeats; `None` for other schedules, and if the rate changes.
+fn period_ns(trial: &Trial) -> Option<f64> {
+    let requests = match trial.workload.schedule {
+        Schedule::Constant => 1.0,
+        Schedule::ConstantDrawn | Schedule::ConstantTogether => f64::from(trial.load.all_clients()),
+        _ => return None,
+    };
+    if trial.load.is_varied() {
+        return None;
+    }
+    Some(requests / trial.workload.rate_per_s? * 1e9)
+}
+
+/// Whether the guards of constant sends hold more or fewer than their share of the requests. Such sends have the same phase in each
+/// slice, so a short guard must have a whole number of periods.
+fn has_uneven_guards(trial: &Trial, slice_ns: u64) -> bool {
+    period_ns(trial).is_some_and(|period_ns| {
+        let periods = (slice_ns / GUARD_SHARE) as f64 / period_ns;
+        periods < GUARD_PERIODS_MIN && (periods - periods.round().max(1.0)).abs() > PERIOD_ERROR_MAX
+    })
 }
 
 /// The length of the gap after a slice: responses take the lab's round trip, and some time in the server.

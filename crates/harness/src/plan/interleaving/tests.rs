@@ -37,13 +37,29 @@ fn architectures_share_windows_except_spinning_ones() {
 }
 
 #[test]
-fn guard_of_constant_sends_has_whole_intervals() {
-    for rate in [700, 800, 1_100, 1_700, 30_000] {
-        let workload = WORKLOAD.replace("rate = 1000", &format!("rate = {rate}\nschedule = \"constant\""));
-        let slices = planned(&workload).unwrap().trials.iter().find_map(|trial| trial.load.slices).unwrap();
-        let intervals = slices.guard_ns as f64 * f64::from(rate) / 1e9;
-        assert!((intervals - intervals.round()).abs() < 1e-3 && slices.slice_ns >= SLICE_STEP_NS, "{rate}: {slices:?}");
+fn guard_of_constant_sends_has_whole_periods() {
+    for (schedule, clients) in [("constant", 2), ("constant-drawn", 2), ("constant-together", 4)] {
+        for rate in [700, 800, 1_100, 1_700, 30_000] {
+            let keys = format!("rate = {rate}\nschedule = \"{schedule}\"\n[client]\nclients = {clients}\n");
+            let plan = planned(&WORKLOAD.replace("rate = 1000", &keys)).unwrap();
+            let slices = plan.trials.iter().find_map(|trial| trial.load.slices).unwrap();
+            let requests = if schedule == "constant" { 1 } else { clients };
+            let periods = slices.guard_ns as f64 * f64::from(rate) / f64::from(requests) / 1e9;
+            assert!((periods - periods.round()).abs() < 1e-3 && periods > 0.9, "{schedule}, {rate}: {slices:?}");
+            assert!(slices.slice_ns >= SLICE_STEP_NS, "{schedule}, {rate}: {slices:?}");
+        }
     }
+}
+
+#[test]
+fn guard_with_a_part_of_a_constant_interval_needs_many_intervals() {
+    let first = |slice: &str, rate: u32| {
+        let workload = WORKLOAD.replace("rate = 1000", &format!("rate = {rate}\nschedule = \"constant\""));
+        planned(&format!("slice = \"{slice}\"\n{workload}")).unwrap().interleaving[0].clone()
+    };
+    assert!(first("20ms", 800).ends_with("more or fewer requests than their share into guards"));
+    assert!(first("25ms", 800).starts_with("2 servers share each of 4 windows"));
+    assert!(first("20ms", 8_001).starts_with("2 servers share each of 4 windows"));
 }
 
 #[test]
