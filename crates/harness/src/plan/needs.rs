@@ -43,6 +43,8 @@ const DOCUMENTED: &str = "docs/scale.md";
 /// ends. Measured with 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
 const CONNECTIONS: &[(&str, f64, f64)] =
     &[("epoll", 48.0, 7_670.0), ("io_uring", 466.0, 8_083.0), ("mt", 14_317.0, 30_055.0), ("mp", 85_949.0, 149_958.0)];
+/// The fewest connections whose memory counts. Other activity of the host changes its kernel memory by hundreds of KiB.
+const CONNECTIONS_MIN: u64 = 400;
 /// The client's user memory per connection, in bytes.
 const CLIENT_BYTES: f64 = 44.0;
 /// The rate of one client CPU, in requests per second.
@@ -100,7 +102,7 @@ impl Figures {
     }
 
     /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
-    /// with the most connections counts. Fails if the run is distributed, because its workers ran on other hosts.
+    /// with the most connections counts, if it has at least [`CONNECTIONS_MIN`]. Fails if the run is distributed, because its workers ran on other hosts.
     pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_distributed {
             return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));
@@ -114,7 +116,7 @@ impl Figures {
                 continue;
             };
             // Other activity of the host can hide the kernel memory of the connections.
-            if both_ends <= 0.0 {
+            if both_ends <= 0.0 || server.connections < CONNECTIONS_MIN {
                 continue;
             }
             client_bytes = client_bytes.max(record.load.as_ref().map_or(0.0, |load| load.memory_bytes_per_connection));

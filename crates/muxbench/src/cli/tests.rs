@@ -169,6 +169,7 @@ fn invalid_value_is_rejected_with_valid_ones() {
         ("advise --limit p99=2", "such as 30s"),
         ("atlas --response 1KiB,2", "such as 128B"),
         ("atlas --simulated-work cpu", "such as cpu=50us"),
+        ("plan - --hosts --client-host-cpus 0", "invalid count `0`: expected a whole number from 1"),
         ("observe", "--port <PORT>|--pid <PID>|--pcap <FILE>"),
         ("compare --target mine=http://h/ --target-pid mine=a", "invalid process ID `a`: expected a number above 0"),
         ("compare --exec ./server{port}", "as in mine=./server{port}"),
@@ -203,6 +204,10 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("sweep -r 1k --csv a.csv --tsv ./a.csv", 1, "--csv and --tsv: both are a.csv"),
     ("compare --target mine=http://h/ --service fixed", 1, "but the service is `fixed`"),
     ("compare --exec mine={port} --exec-config other=x", 1, "--exec-config other: no --exec has this name"),
+    ("atlas --print-plan -c 10,10", 1, "workload.connections: 10 appears twice"),
+    ("atlas --print-plan --request 9B,9B", 1, "two races have the same traffic"),
+    ("atlas --print-plan --schedule closed,constant", 1, "a closed loop has no rate, but open loops need one"),
+    ("calibrate -r 1 -z 100ms", 1, "about 0 requests are too few for a calibration"),
     ("compare --repeats 100k", 1, "repeats: 100000 exceeds the limit of 10000; lower it"),
     ("compare --server-cpus 4000", 1, "may not use CPU 4000"),
     // Loads.

@@ -187,6 +187,9 @@ impl Args {
             }
             _ => {}
         }
+        if (1..cells.len()).any(|at| cells[..at].contains(&cells[at])) {
+            bail!("two races have the same traffic; give each value of --request, --response or --simulated-work once");
+        }
         let mut races = Vec::new();
         for (number, cell) in (1..).zip(&cells) {
             if stop.is_requested() {

@@ -9,6 +9,7 @@ use ::load::config::{Phases, Transport};
 use anyhow::{Context, bail};
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, idle_cpus, placement};
+use harness::model::Check;
 use harness::spec;
 use harness::spec::units::{Rate, Time, count, time_above_0};
 use wire::{Address, ServiceSpec};
@@ -81,6 +82,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut cpus = spec::Placement::default();
     args.placement.apply(&mut cpus);
+    let requests = args.rate.0 * args.measure.0 as f64 / 1e9;
+    if requests < Check::REQUESTS_MIN {
+        bail!(
+            "--rate {}, --measure {}: about {requests:.0} requests are too few for a calibration, which needs {}; raise the rate, \
+             or lengthen the window",
+            args.rate.0,
+            args.measure,
+            Check::REQUESTS_MIN
+        );
+    }
     let host = host::detect();
     let placed = placement::place(&host.cores, &cpus).map_err(anyhow::Error::msg)?;
     if placed.is_shared() {

@@ -1,6 +1,6 @@
 //! `muxbench plan`: shows the trials of an experiment on this host, and the hosts that they need.
 
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -8,6 +8,7 @@ use harness::host::Host;
 use harness::plan::Plan;
 use harness::plan::needs::{self, ClientHost, Figures, Measurement, Needs};
 use harness::spec::Experiment;
+use harness::spec::units::count;
 use harness::store;
 use load::config::Timestamps;
 
@@ -58,14 +59,14 @@ pub struct HostsArgs {
     #[arg(long, requires = "hosts")]
     measure: bool,
     /// CPUs of each client host [default: those of this host]
-    #[arg(long, value_name = "N", requires = "hosts")]
-    client_host_cpus: Option<NonZeroU64>,
+    #[arg(long, value_name = "N", requires = "hosts", value_parser = count::<NonZeroU32>)]
+    client_host_cpus: Option<NonZeroU32>,
     /// Memory of each client host, in GiB [default: that of this host]
-    #[arg(long, value_name = "GIB", requires = "hosts")]
-    client_host_memory: Option<NonZeroU64>,
+    #[arg(long, value_name = "GIB", requires = "hosts", value_parser = count::<NonZeroU32>)]
+    client_host_memory: Option<NonZeroU32>,
     /// IP addresses of each client host
-    #[arg(long, value_name = "N", requires = "hosts", default_value = "1")]
-    client_host_addresses: NonZeroU64,
+    #[arg(long, value_name = "N", requires = "hosts", default_value = "1", value_parser = count::<NonZeroU32>)]
+    client_host_addresses: NonZeroU32,
 }
 
 impl HostsArgs {
@@ -83,9 +84,9 @@ impl HostsArgs {
             figures.client_per_s = Measurement { value: 1e9 / ns, origin };
         }
         let client = ClientHost {
-            cpus: self.client_host_cpus.map_or(host.cores.iter().flatten().count() as u64, NonZeroU64::get),
-            memory_bytes: self.client_host_memory.map_or(host.memory_bytes, |gib| gib.get() << 30),
-            addresses: self.client_host_addresses.get(),
+            cpus: self.client_host_cpus.map_or(host.cores.iter().flatten().count() as u64, |count| count.get().into()),
+            memory_bytes: self.client_host_memory.map_or(host.memory_bytes, |gib| u64::from(gib.get()) << 30),
+            addresses: self.client_host_addresses.get().into(),
             ports: needs::PORTS_MAX,
         };
         needs::of(plan, figures, client, host, needs::setting_here).map_err(anyhow::Error::msg)

@@ -204,6 +204,8 @@ impl SetupArgs {
         if !rates.is_empty() {
             experiment.workload.rate = Some(OneOrMany(rates.to_vec()));
         }
+        // A list may have mistakes that no cell has.
+        checked(&experiment, base)?;
         let mut cells = grid::cells(&experiment, &more);
         let count = cells.len();
         for cell in &mut cells {

@@ -127,4 +127,20 @@ mod tests {
         let json = serde_json::to_value(&needs).unwrap();
         assert_eq!(json["servers"].as_array().unwrap().len(), 4);
     }
+
+    #[test]
+    fn memory_of_few_connections_replaces_no_figure() {
+        let documented = Figures::documented();
+        let with = |connections: u64| {
+            let mut run = testkit::run();
+            run.records.iter_mut().flat_map(|it| &mut it.server).for_each(|server| server.connections = connections);
+            documented.clone().with_run(&run, "results/x").unwrap()
+        };
+        let (few, many) = (with(399), with(400));
+        assert_eq!(
+            (few.connections, few.client_bytes),
+            (documented.connections.clone(), documented.client_bytes.clone())
+        );
+        assert!(many.connections != documented.connections && many.client_bytes != documented.client_bytes);
+    }
 }

@@ -52,7 +52,7 @@ fn guard_of_constant_sends_has_whole_periods() {
 }
 
 #[test]
-fn guard_with_a_part_of_a_constant_interval_needs_many_intervals() {
+fn guard_with_part_of_an_interval_needs_many_intervals() {
     let first = |slice: &str, rate: u32| {
         let workload = WORKLOAD.replace("rate = 1000", &format!("rate = {rate}\nschedule = \"constant\""));
         planned(&format!("slice = \"{slice}\"\n{workload}")).unwrap().interleaving[0].clone()
