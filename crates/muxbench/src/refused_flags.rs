@@ -60,8 +60,10 @@ const FLAGS_OF_SERVICES: &[(&[&str], &[&str])] = &[
 ];
 
 /// Pairs of flags of which the first refuses the second, and the reason with the remedy.
-const REFUSED_PAIRS: &[(&str, &str, &str)] =
-    &[("distributed", "client_processes", "the launcher of --distributed starts the client processes; omit it")];
+const REFUSED_PAIRS: &[(&str, &str, &str)] = &[
+    ("distributed", "client_processes", "the launcher of --distributed starts the client processes; omit it"),
+    ("capacity", "measure", "the pulse lasts for --before, --pulse-length and --after; omit it"),
+];
 
 /// The refused flags of a command, each with the reason and the remedy.
 pub fn of(command: &str) -> impl Iterator<Item = (&'static str, &'static str)> {

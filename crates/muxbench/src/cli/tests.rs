@@ -62,6 +62,7 @@ fn resume_allows_flags_of_execution_and_output() {
 fn refused_flags_are_hidden_and_get_a_remedy() {
     for (line, error) in [
         ("capacity --p99 1ms --explain", "--explain: compares trials under one load"),
+        ("overload --capacity 400 -z 1s", "--measure: the pulse lasts for"),
         ("overload --capacity 400 --explain", "--explain: compares trials under one load"),
         ("advise --placebo", "--placebo: a race"),
         ("advise --distributed", "--distributed: a race runs on this host"),

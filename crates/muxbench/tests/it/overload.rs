@@ -9,7 +9,7 @@ use harness::model::VerdictKind;
 use serde_json::Value;
 
 /// Flags of an overload of a second. A client that spins would take CPU time from other tests.
-const SMALL: &str = "overload --connections 8 --request 1B --response 100B --ramp 0 --warm-up 50ms --measure 200ms --before 300ms \
+const SMALL: &str = "overload --connections 8 --request 1B --response 100B --ramp 0 --warm-up 50ms --before 300ms \
                      --pulse-length 200ms --after 500ms --pacing sleep-spin --quiet";
 
 /// Runs muxbench in `folder`. Returns its exit code, its output with single spaces, and its errors.
@@ -70,7 +70,7 @@ fn given_capacity_makes_one_trial_of_each_server() {
 fn search_finds_the_capacity_first() {
     let folder = tempfile::tempdir().unwrap();
     // The highest rate meets the limit at once.
-    let flags = "--arch epoll --p50 10s --from 200 --to 200 --output found";
+    let flags = "--measure 200ms --arch epoll --p50 10s --from 200 --to 200 --output found";
     let (code, out, err) = run(folder.path(), &format!("{SMALL} {flags}"));
     assert!(matches!(code, Some(0 | 3)), "{out}\n{err}");
     let stored = harness::store::read(&folder.path().join("found")).unwrap();

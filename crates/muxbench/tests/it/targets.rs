@@ -10,14 +10,20 @@ use crate::cases::{Cases, case};
 use crate::common::{ROOT, Serve, assert_interleaved, muxbench, text};
 
 /// Few connections, and short phases.
-const BRIEF: [&str; 10] =
-    ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s", "--pacing", "sleep-spin"];
+const BRIEF: [[&str; 2]; 5] = [
+    ["--connections", "5"],
+    ["--warm-up", "100ms"],
+    ["--measure", "300ms"],
+    ["--cool-down", "20s"],
+    ["--pacing", "sleep-spin"],
+];
 
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();
-    // Datagrams have ports in place of connections.
-    let is_udp = arguments.iter().any(|it| it.contains("udp://"));
-    process.arg(command).args(arguments).args(&BRIEF[if is_udp { 2 } else { 0 }..]);
+    // Datagrams have ports in place of connections, and a pulse has a length of its own.
+    let has = |part: &str| arguments.iter().any(|it| it.contains(part));
+    let fits = |flag: &str| !(flag == "--connections" && has("udp://") || flag == "--measure" && has("--capacity"));
+    process.arg(command).args(arguments).args(BRIEF.iter().filter(|[flag, _]| fits(flag)).flatten());
     process.args(["--quiet", "--output", "here"]);
     if ["compare", "sweep"].contains(&command) {
         process.args(["--repeats", "1"]);
@@ -160,7 +166,7 @@ fn command_of_a_flag_is_compared_with_its_configuration_file() {
     let sizes = ["--request", "10B", "--response", "20B", "--rate", "200"];
     let compare = |more: &[&str]| {
         let mut process = muxbench();
-        process.arg("compare").args(arguments).args(sizes).args(BRIEF).args(["--repeats", "1"]);
+        process.arg("compare").args(arguments).args(sizes).args(BRIEF.concat()).args(["--repeats", "1"]);
         process.args(["--quiet", "--output", "here"]);
         process.args(more).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap()
     };
