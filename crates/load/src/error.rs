@@ -104,13 +104,22 @@ impl LoadError {
             Class::Tls => remedy_of_tls(config, &error),
             Class::Short if config.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
-                "check whether the server uses TLS on this port; if so, write https://, or add --tls if it has no http:// URL"
+                "the server closed the connection within the response; if it uses TLS on this port, write https://, or add --tls if \
+                 it has no http:// URL"
+            }
+            Class::Reset if config.http.is_some() && config.tls.is_none() => {
+                "if the server uses TLS on this port, write https://, or add --tls if it has no http:// URL; otherwise check its \
+                 limit of connections"
+            }
+            Class::Timeout if config.tls.is_some() => {
+                "the server sent no complete response: check that it uses TLS on this port, raise the timeout, or lower the \
+                 connections"
             }
             Class::Timeout if config.http.is_some() => {
-                "the server sent no response: check that it speaks HTTP on this port, raise the timeout, or lower the connections"
+                "the server sent no complete response: check that it speaks HTTP on this port, raise the timeout, or lower the connections"
             }
             Class::Timeout => {
-                "the server sent no response: if it speaks another protocol, choose its service, such as `http`; otherwise raise \
+                "the server sent no complete response: if it speaks another protocol, choose its service, such as `http`; otherwise raise \
                  the timeout, or lower the connections"
             }
             Class::Short => "check the server's service, its sizes, its limit of connections, and whether it uses TLS",
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn remedy_names_only_settings_that_the_load_can_have() {
-        let remedy = |has_http: bool, has_tls: bool, kind: io::ErrorKind| {
+        let remedy = |has_http: bool, has_tls: bool, error: io::Error| {
             let target: Address = "127.0.0.1:80".parse().unwrap();
             let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
             let config = LoadConfig {
@@ -138,17 +147,21 @@ mod tests {
                 tls: has_tls.then(TlsConfig::default),
                 ..LoadConfig::new(target, service)
             };
-            LoadError::connect(&config, 0, kind.into()).to_string()
+            LoadError::connect(&config, 0, error).to_string()
         };
         let (short, late) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut);
-        let of_other = remedy(false, true, short);
+        let of_other = remedy(false, true, short.into());
         assert!(of_other.contains("remove the TLS settings") && !of_other.contains("http"), "{of_other}");
-        assert!(remedy(true, true, short).contains("write http://, or remove the TLS settings"));
-        assert!(remedy(true, false, short).contains("write https://, or add --tls"));
-        assert!(remedy(false, false, short).contains("whether it uses TLS"));
+        assert!(remedy(true, true, short.into()).contains("write http://, or remove the TLS settings"));
+        assert!(remedy(true, false, short.into()).contains("write https://, or add --tls"));
+        assert!(remedy(false, false, short.into()).contains("whether it uses TLS"));
+        assert!(
+            remedy(true, false, rustix::io::Errno::CONNRESET.into()).contains("if the server uses TLS on this port")
+        );
+        assert!(remedy(true, true, late.into()).contains("check that it uses TLS on this port, raise the timeout"));
         for has_http in [true, false] {
             // `idle` has no flag of the timeout, and `calibrate` none of the service.
-            let late = remedy(has_http, false, late);
+            let late = remedy(has_http, false, late.into());
             assert!(late.contains("raise the timeout") && !late.contains("--"), "{late}");
         }
     }

@@ -100,7 +100,8 @@ impl GateFigure {
         match self {
             Self::Errors => 1.0 + score,
             Self::Rate => (-score).exp(),
-            Self::Memory => ((1.0 + MEMORY_FLOOR_BYTES) * score.exp() - MEMORY_FLOOR_BYTES).max(0.0),
+            // Without the error of the logarithm.
+            Self::Memory => ((1.0 + MEMORY_FLOOR_BYTES) * score.exp() - MEMORY_FLOOR_BYTES).max(0.0).round(),
             Self::P50 | Self::P90 | Self::P95 | Self::P99 | Self::Cpu => score.exp(),
         }
     }

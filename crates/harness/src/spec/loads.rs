@@ -25,8 +25,11 @@ impl Experiment {
     /// Returns the different paths of the targets' URLs; a URL without a path has `/`. `None` if the paths do not come from URLs,
     /// but from a list of requests or from the size of a response.
     pub(crate) fn target_paths(&self) -> Option<Vec<String>> {
-        let urls = || self.target.values().map(|target| &target.url).filter(|url| url.service() == Some(Service::Http));
-        if self.has_requests() || self.workload.response.is_some() && urls().all(|url| url.path().is_none()) {
+        let urls = || self.target.values().map(|target| &target.url);
+        if self.workload.service != Service::Http
+            || self.has_requests()
+            || self.workload.response.is_some() && urls().all(|url| url.path().is_none())
+        {
             return None;
         }
         let mut paths: Vec<String> = Vec::new();

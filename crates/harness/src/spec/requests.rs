@@ -43,7 +43,9 @@ impl RequestSpec {
     /// Parses a line of a file: a JSON object, or `[METHOD] PATH [xWEIGHT]`.
     fn parse_line(line: &str) -> Result<Self, String> {
         if line.starts_with('{') {
-            return serde_json::from_str(line).map_err(|error| error.to_string());
+            // The object is on one line, whose number the caller adds.
+            return serde_json::from_str(line)
+                .map_err(|error| error.to_string().replace(&format!(" at line 1 column {}", error.column()), ""));
         }
         let is_url = |word: &str| !word.starts_with('/') && word.contains("://");
         let invalid = || match line.split(' ').any(is_url) {

@@ -191,6 +191,10 @@ impl Exec {
             Err("command: no argument contains `{config}`, the path of the configuration file; add it".into())
         } else if let (None, Some(key)) = (&self.config, with("{config}")) {
             Err(format!("{key}: `{{config}}` needs the key `config`, a template of the configuration file; add it"))
+        } else if self.config.is_none() && !has_argument(&[place]) && self.command[0].contains(place) {
+            Err(format!(
+                "command: `{place}` is in the program's name; commands run without a shell, so write sh -c '...'"
+            ))
         } else if self.config.is_none() && !has_argument(&[place]) {
             Err(format!("command: no argument contains `{place}`, the place to listen on; add it"))
         } else if let (true, Some(key)) = (transport != Transport::Unix, with(socket)) {

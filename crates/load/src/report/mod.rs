@@ -54,7 +54,8 @@ pub struct LoadReport {
     pub sent: u64,
     /// Requests whose whole response arrived during the window or the cool-down.
     pub completed: u64,
-    /// Responses completed inside the window, per second.
+    /// Responses completed inside the window, per second. In an open loop with turns: requests sent in the measured parts of the
+    /// turns, less those by which the outstanding requests grew.
     pub rate_achieved_per_s: f64,
     /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,7 +221,8 @@ pub struct SliceReport {
     pub active_share: f64,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
-    /// The figures of each block. A block is a number of consecutive rounds, the same for all contestants.
+    /// The figures of each block. Blocks are equal parts of the window, the same for all contestants: about four rounds or more, unless
+    /// there are fewer than 64.
     #[serde(default)]
     pub blocks: Vec<BlockReport>,
 }

@@ -283,7 +283,9 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
     if let Some(http) = &report.http {
-        lines.push(format!("responses by status: {}", HttpReport::breakdown(&http.statuses)));
+        if !http.statuses.is_empty() {
+            lines.push(format!("responses by status: {}", HttpReport::breakdown(&http.statuses)));
+        }
         if http.reconnects > 0 {
             let count = format::counted(http.reconnects as usize, "reconnect", "reconnects");
             lines.push(format!("{count} after the server closed a connection"));

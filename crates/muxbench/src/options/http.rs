@@ -13,7 +13,7 @@ use super::set;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "HTTP")]
 pub struct HttpArgs {
-    /// Path to request; several are requested in turn, or by weight: --path '/a x3' [default: /bytes/N, N from --response]
+    /// Path to request; several are requested in turn, or by weight: --path '/a x3' [default: /bytes/N, N from --response; / with a --target]
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
     /// Method of each request [default: GET; with a body POST]

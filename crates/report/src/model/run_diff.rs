@@ -145,7 +145,7 @@ pub(crate) enum ChangeKind {
     Less,
     /// The whole interval is within the margin.
     NoPracticalDifference,
-    /// The interval includes 1.
+    /// Not significant. With the correction for the number of pairs, the interval may exclude 1.
     #[serde(rename = "not-told-apart")]
     NotSignificant,
     /// At least one run has fewer than three repeats that estimates use.

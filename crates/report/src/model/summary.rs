@@ -241,8 +241,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
-    let service =
-        distribution(|load| &load.service).map(|it| with_blocks(it, blocks, &records, &late, Figure::Service));
+    let service = of_repeats(blocks, &records, &late, |load| &load.service, Figure::Service);
     // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
     Row {
@@ -260,8 +259,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         repeats_estimated: estimated.len(),
         missing,
         send_delay: distribution(|load| &load.send_delay),
-        response: distribution(|load| &load.response)
-            .map(|it| with_blocks(it, blocks, &records, &late, Figure::Response)),
+        response: of_repeats(blocks, &records, &late, |load| &load.response, Figure::Response),
         late,
         clients_from: client_tail::clients_from(&late),
         cost: cost(&counters, requests, blocks.estimate(&records, Figure::CpuPerRequest)),
@@ -273,7 +271,9 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         service_p95_ns: Estimate::of(&row_blocks.p95),
         service_p99_ns: Estimate::of(&row_blocks.p99),
         response_p50_ns: p50(Figure::Response),
-        service_mean_ns: service_mean(&client_tail::servers(&estimated, 0.99)),
+        service_mean_ns: estimate_of_repeats(&client_tail::servers(&estimated, 0.99), |load| {
+            load.service.distribution.mean_ns
+        }),
         rate_achieved_per_s,
         rate_per_s,
         client_busy_share: mean(closed().map(|closed| closed.busy_share)),
@@ -291,24 +291,31 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
     }
 }
 
-/// Estimates the mean service time from the mean of each repeat.
-fn service_mean(records: &[&TrialRecord]) -> Option<Estimate> {
-    let mean = |record: &&TrialRecord| {
-        let value = record.load.as_ref()?.service.distribution.mean_ns;
+/// Estimates a figure from its value in each repeat.
+fn estimate_of_repeats(records: &[&TrialRecord], value: impl Fn(&LoadReport) -> f64) -> Option<Estimate> {
+    let block = |record: &&TrialRecord| {
+        let value = value(record.load.as_ref()?);
         Some(Block { heat: heat(&record.trial), number: record.trial.index, value })
     };
-    Estimate::of(&records.iter().filter_map(mean).collect::<Vec<_>>())
+    Estimate::of(&records.iter().filter_map(block).collect::<Vec<_>>())
 }
 
-/// Replaces p50, p90, p95 and p99 by the geometric means of their blocks. Those above the median use the repeats of their estimate,
-/// unless the client may have caused them.
-fn with_blocks(
-    merged: Distribution,
+/// The distribution of all repeats together, with geometric means in place of its quantiles up to p99: of p50, p90, p95 and p99
+/// over their blocks, of the others over repeats. Those above the median use the repeats of their estimate, unless the client may
+/// have caused them. `None` without a request.
+fn of_repeats(
     blocks: &RunBlocks<'_>,
     records: &[&TrialRecord],
     late: &LateSends,
+    measured: fn(&LoadReport) -> &Measured,
     time: fn(Percentile) -> Figure,
-) -> Distribution {
+) -> Option<Distribution> {
+    let all = merged(records.iter().filter_map(|record| record.load.as_ref()).map(measured));
+    let all = Some(all).filter(|it| it.count() > 0)?.distribution();
+    let repeats = |quantile: fn(&Distribution) -> u64| {
+        let value = |load: &LoadReport| quantile(&measured(load).distribution) as f64;
+        estimate_of_repeats(records, value).map(|it| it.value.round() as u64)
+    };
     let of = |records: &[&TrialRecord], percentile| {
         blocks.estimate(records, time(percentile)).map(|it| it.value.round() as u64)
     };
@@ -316,13 +323,16 @@ fn with_blocks(
         let servers = if late.reaches(q) { Vec::new() } else { client_tail::servers(records, q) };
         of(&servers, percentile).or_else(|| of(records, percentile))
     };
-    Distribution {
-        p50_ns: of(records, Percentile::P50).unwrap_or(merged.p50_ns),
-        p90_ns: tail(0.9, Percentile::P90).unwrap_or(merged.p90_ns),
-        p95_ns: tail(0.95, Percentile::P95).unwrap_or(merged.p95_ns),
-        p99_ns: tail(0.99, Percentile::P99).unwrap_or(merged.p99_ns),
-        ..merged
-    }
+    Some(Distribution {
+        p1_ns: repeats(|it| it.p1_ns).unwrap_or(all.p1_ns),
+        p25_ns: repeats(|it| it.p25_ns).unwrap_or(all.p25_ns),
+        p50_ns: of(records, Percentile::P50).unwrap_or(all.p50_ns),
+        p75_ns: repeats(|it| it.p75_ns).unwrap_or(all.p75_ns),
+        p90_ns: tail(0.9, Percentile::P90).unwrap_or(all.p90_ns),
+        p95_ns: tail(0.95, Percentile::P95).unwrap_or(all.p95_ns),
+        p99_ns: tail(0.99, Percentile::P99).unwrap_or(all.p99_ns),
+        ..all
+    })
 }
 
 /// Adds up the datagram counts of `loads`; `None` if no load has any.
@@ -399,21 +409,33 @@ fn cost(counters: &[&ServerCounters], requests: f64, cpu_ns: Option<Estimate>) -
     })
 }
 
-/// Puts ranked rows first and orders rows by their metric. Computes the ratios to the first row.
+/// Puts ranked rows first, the best of them at the top, and orders the others by their ratio to it; rows without a ratio by their
+/// metric. Computes the ratios.
 fn rank(rows: &mut [Row], more_is_better: bool) {
     let sign = if more_is_better { -1.0 } else { 1.0 };
     let key = |row: &Row| Estimate::of(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric.value);
     rows.sort_by(|a, b| b.is_ranked().cmp(&a.is_ranked()).then(key(a).total_cmp(&key(b))));
-    if let Some(best) = rows.iter().position(|row| row.is_ranked() && !row.is_placebo) {
-        rows[..=best].rotate_right(1);
-    }
-    let ranked = rows.iter().filter(|row| row.is_ranked());
-    let metrics: Vec<_> = ranked.map(|row| row.metrics.clone()).collect();
+    let ranked = rows.iter().position(|row| !row.is_ranked() || row.metrics.is_empty()).unwrap_or(rows.len());
+    let rows = &mut rows[..ranked];
+    let metrics: Vec<_> = rows.iter().map(|row| row.metrics.clone()).collect();
     let family = Family::of(&metrics);
-    for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.is_ranked() && !row.metrics.is_empty()) {
-        row.ratio = if at == 0 { Some(Ratio::ONE) } else { family.ratio(at, 0) };
-        row.added_ns = (at > 0 && !more_is_better).then(|| ratio::added(&metrics[at], &metrics[0])).flatten();
+    let loss = |of: usize, to: usize| family.ratio(of, to).map_or(0.0, |ratio| sign * ratio.ratio.ln());
+    // Rows may lack different blocks. The best row is therefore the one whose ratios, of common blocks, to all others are best.
+    let least = |to: usize| (0..ranked).map(|of| loss(of, to)).fold(f64::INFINITY, f64::min);
+    let is_own = |at: usize| !rows[at].is_placebo;
+    let better = |&a: &usize, &b: &usize| {
+        is_own(a).cmp(&is_own(b)).then_with(|| least(a).total_cmp(&least(b))).then_with(|| b.cmp(&a))
+    };
+    let Some(best) = (0..ranked).max_by(better) else { return };
+    for (at, row) in rows.iter_mut().enumerate() {
+        row.ratio = if at == best { Some(Ratio::ONE) } else { family.ratio(at, best) };
+        row.added_ns = (at != best && !more_is_better).then(|| ratio::added(&metrics[at], &metrics[best])).flatten();
     }
+    rows.swap(0, best);
+    rows[1..].sort_by(|a, b| {
+        let loss = |row: &Row| row.ratio.map_or(f64::INFINITY, |ratio| sign * ratio.ratio);
+        loss(a).total_cmp(&loss(b))
+    });
 }
 
 #[cfg(test)]
@@ -478,6 +500,24 @@ mod tests {
         assert_eq!((after.repeats, after.repeats_valid), (4, 3));
         assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 3 / 4);
         assert_eq!(after.reasons, ["unsteady: made up"]);
+    }
+
+    #[test]
+    fn best_row_wins_by_common_blocks() {
+        let rows = Summary::of(&testkit::interleaved_run()).comparisons.remove(0).rows;
+        let mut named = ["epoll", "poll"].map(|name| rows.iter().find(|row| row.label() == name).unwrap().clone());
+        let blocks = |values: &[f64]| -> Vec<Block> {
+            (0..).zip(values).map(|(heat, &value)| Block { heat, number: 0, value }).collect()
+        };
+        // The heat in which the host was slow counts only for `poll`.
+        named[0].metrics = blocks(&[100.0, 101.0, 99.0]);
+        named[1].metrics = blocks(&[95.0, 96.0, 94.0, 900.0]);
+        for (more_is_better, expected) in [(false, ["poll", "epoll"]), (true, ["epoll", "poll"])] {
+            let mut rows = named.clone();
+            rank(&mut rows, more_is_better);
+            assert_eq!(rows.each_ref().map(|row| row.label()), expected);
+            assert_eq!(rows[1].ratio.unwrap().ratio < 1.0, more_is_better);
+        }
     }
 
     #[test]

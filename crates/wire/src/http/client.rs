@@ -1,6 +1,7 @@
 //! The client side of the protocol, without I/O: requests, and incremental reading of responses.
 
 use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use super::chunked::{Chunked, Malformed, Part};
@@ -37,6 +38,8 @@ impl FromStr for Url {
     type Err = RequestError;
 
     fn from_str(url: &str) -> Result<Self, RequestError> {
+        // Unlike `parse`, without a sign.
+        let number = |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
         let parse = || {
             let (scheme, rest) = url.split_once("://")?;
             let authority_bytes = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -45,11 +48,16 @@ impl FromStr for Url {
             // The colons of an IPv6 address are inside brackets.
             let port_at = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
             let host = &authority[..port_at.unwrap_or(authority.len())];
-            let port = port_at.map_or(Some(80), |at| authority[at + 1..].parse().ok())?;
-            let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            let port = port_at.map_or(Some(80), |at| number(&authority[at + 1..]))?;
+            let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let is_host = match bracketed {
+                Some(address) => address.split('%').next()?.parse::<Ipv6Addr>().is_ok(),
+                None => !host.contains(['[', ']', ':']),
+            };
+            let host = bracketed.unwrap_or(host);
             // Before the path, `@` would follow a user name.
             let is_known = !rest.contains('#') && !authority.contains('@');
-            let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_known;
+            let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_host && is_known;
             is_one.then(|| Self { host: host.to_owned(), port, authority: authority.to_owned(), target })
         };
         parse().ok_or_else(|| RequestError::Url(url.to_owned()))

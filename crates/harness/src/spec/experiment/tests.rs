@@ -192,6 +192,17 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
 }
 
 #[test]
+fn path_of_a_target_is_the_root_by_default() {
+    for (url, transport) in [("http://127.0.0.1:1", "tcp"), ("tcp://127.0.0.1:1", "tcp"), ("unix:/tmp/x", "unix")] {
+        let text = format!(
+            "name = \"x\"\n[target.a]\nurl = {url:?}\n[workload]\nservice = \"http\"\ntransport = {transport:?}\n"
+        );
+        let load = Experiment::parse(&text, "x.toml").unwrap().loads().unwrap().remove(0);
+        assert_eq!(load.http.unwrap().targets[0].path, "/", "{url}");
+    }
+}
+
+#[test]
 fn small_file_has_defaults() {
     let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);

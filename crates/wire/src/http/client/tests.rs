@@ -220,6 +220,7 @@ fn valid_urls_are_parsed_and_others_refused() {
         ("HTTP://host", "host", 80, "host", "/"),
         ("http://host?b", "host", 80, "host", "/?b"),
         ("http://[::1]:81/", "::1", 81, "[::1]:81", "/"),
+        ("http://[fe80::1%eth0]/", "fe80::1%eth0", 80, "[fe80::1%eth0]", "/"),
         ("http://[::1]/a:b", "::1", 80, "[::1]", "/a:b"),
         ("http://host/@a?b=c@d", "host", 80, "host", "/@a?b=c@d"),
     ] {
@@ -234,6 +235,13 @@ fn valid_urls_are_parsed_and_others_refused() {
         "http:///a",
         "http://h:x/",
         "http://h:70000/",
+        "http://h:+80/",
+        "http://::1/",
+        "http://::1:80/",
+        "http://[::1:80/",
+        "http://[::1]x/",
+        "http://[127.0.0.1]:80/",
+        "http://[host]/",
         "http://u@h/",
         "http://h/#a",
     ] {
