@@ -124,6 +124,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         sentence += "; idle CPUs poll";
     }
     let loads = experiment.loads()?;
+    servers::check_pages(experiment, &loads)?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     let architectures = &experiment.architectures.0;

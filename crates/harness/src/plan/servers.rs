@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use load::config::TlsConfig;
+use load::config::{HttpTarget, LoadConfig, TlsConfig};
 use server::external::target::cpus_of;
 use server::spec::tls::SERVER_NAME;
 use server::{ConfigFile, ServerSpec, TargetConfig};
@@ -74,6 +74,28 @@ fn check_folder(experiment: &Experiment) -> Result<(), String> {
         Some(folder) => Err(format!(
             "workload.http.folder: no folder `{}`; create it, or name another (--folder)",
             folder.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Checks that built-in servers have a file for each request, unless the request expects the status 404. All loads have the same
+/// requests.
+pub(super) fn check_pages(experiment: &Experiment, loads: &[LoadConfig]) -> Result<(), String> {
+    let has_ours = experiment.architectures.0.iter().any(|server| server.ours().is_some());
+    let Some(load) = loads.first().filter(|_| has_ours) else { return Ok(()) };
+    let (ServiceSpec::Http { folder: Some(folder) }, Some(http)) = (&load.service, &load.http) else { return Ok(()) };
+    let is_missing = |request: &&HttpTarget| {
+        let path = request.path.split('?').next().unwrap_or_default().trim_start_matches('/');
+        let index = if path.is_empty() || path.ends_with('/') { "index.html" } else { "" };
+        // Encoded paths differ from the names of their files.
+        let is_there = path.contains('%') || Path::new(folder).join(format!("{path}{index}")).is_file();
+        !is_there && !request.status.unwrap_or(http.status).accepts(404)
+    };
+    match http.targets.iter().find(is_missing) {
+        Some(HttpTarget { path, .. }) => Err(format!(
+            "workload.http.folder: `{}` has no file for {path}; correct the path (--path), or add the file",
+            Path::new(folder).display()
         )),
         None => Ok(()),
     }

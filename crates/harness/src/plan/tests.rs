@@ -669,7 +669,7 @@ fn built_in_servers_without_the_content_cause_a_warning() {
     for (servers, http) in [
         (mixed, ""),
         (mixed, "http.paths = \"/bytes/1\""),
-        (mixed, "http = { paths = \"/\", folder = \"/\" }"),
+        (mixed, "http = { paths = \"/lib.rs\", folder = \"src\" }"),
         ("\"exec:it\"", "http.paths = \"/\""),
     ] {
         assert!(!warnings(servers, http).contains("built-in servers"), "{http}");

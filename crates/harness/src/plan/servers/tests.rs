@@ -67,10 +67,38 @@ fn missing_process_and_folder_are_reported_with_their_keys() {
 }
 
 #[test]
+fn built_in_servers_need_a_file_for_each_path() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("a")).unwrap();
+    for file in ["index.html", "a/index.html", "b c"] {
+        std::fs::write(folder.path().join(file), "x").unwrap();
+    }
+    let plan = |more: &str| {
+        let http = format!("service = \"http\"\nhttp.folder = {:?}\n{more}", folder.path());
+        planned(&format!("architectures = \"epoll\"\n[workload]\n{http}\n"))
+    };
+    for good in ["/", "/?a", "/a/", "/index.html?b", "/b%20c"] {
+        plan(&format!("http.paths = {good:?}")).unwrap();
+    }
+    plan("http.paths = \"/x\"\nhttp.status = 404").unwrap();
+    for bad in ["/x", "/a", "/a/x?y"] {
+        let error = plan(&format!("http.paths = {bad:?}")).unwrap_err();
+        assert!(
+            error.starts_with("workload.http.folder: `") && error.contains(&format!("has no file for {bad};")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn stored_trials_need_their_folder_and_their_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (content, trace) = (folder.path().join("www"), folder.path().join("a.csv"));
-    std::fs::create_dir(&content).unwrap();
+    let create = || {
+        std::fs::create_dir(&content).unwrap();
+        std::fs::write(content.join("index.html"), "x").unwrap();
+    };
+    create();
     let write = |rows: &str| std::fs::write(&trace, format!("time_ms\n{rows}")).unwrap();
     write("0\n10\n20\n");
     for servers in ["architectures = \"epoll\"\n", "[exec.it]\ncommand = [\"sh\", \"{port}\", \"{folder}\"]\n"] {
@@ -80,10 +108,10 @@ fn stored_trials_need_their_folder_and_their_trace() {
         );
         let trials = planned(&text).unwrap().trials;
         assert_eq!(check_files(&trials), Ok(()));
-        std::fs::remove_dir(&content).unwrap();
+        std::fs::remove_dir_all(&content).unwrap();
         let missing = check_files(&trials).unwrap_err();
         assert!(missing.starts_with(&format!("workload.http.folder: no folder `{}`", content.display())), "{missing}");
-        std::fs::create_dir(&content).unwrap();
+        create();
         write("0\n10\n");
         let changed = check_files(&trials).unwrap_err();
         assert!(changed.starts_with("workload.trace.file: ") && changed.contains("begin a new run"), "{changed}");
@@ -93,7 +121,8 @@ fn stored_trials_need_their_folder_and_their_trace() {
 
 #[test]
 fn servers_get_the_absolute_path_of_a_folder() {
-    let plan = planned("architectures = \"epoll\"\n[workload]\nservice = \"http\"\nhttp.folder = \"src\"\n").unwrap();
+    let http = "service = \"http\"\nhttp = { folder = \"src\", paths = \"/lib.rs\" }";
+    let plan = planned(&format!("architectures = \"epoll\"\n[workload]\n{http}\n")).unwrap();
     let trial = trial(&plan, "epoll");
     let folder = |path: PathBuf| ServiceSpec::Http { folder: Some(path) };
     assert_eq!(trial.workload.service, folder("src".into()));
