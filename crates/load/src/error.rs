@@ -104,7 +104,7 @@ impl LoadError {
             Class::Tls => remedy_of_tls(config, &error),
             Class::Short if config.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
-                "the server closed the connection within the response; if it uses TLS on this port, write https://, or add --tls if \
+                "the server closed the connection before the end of the response; if it uses TLS on this port, write https://, or add --tls if \
                  it has no http:// URL"
             }
             Class::Reset if config.http.is_some() && config.tls.is_none() => {

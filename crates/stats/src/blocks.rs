@@ -1,7 +1,7 @@
 //! Blocks, the independent or neighbouring values of a figure, and their mean on a logarithmic scale.
 //!
 //! A figure, such as the p50 or the rate of a server, has one statistic: the geometric mean of its blocks. The ratio of two
-//! figures is then the ratio of their statistics, so that tables, ranks and ratios agree.
+//! figures is then the ratio of their statistics, so that tables, ranks and ratios agree, unless some blocks count for one only.
 
 use std::f64::consts::PI;
 

@@ -19,8 +19,8 @@ use crate::samples::Unwritten;
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for a server to report its failure after a client has noticed it.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The same for a server that has answered since then. It is probably alive, and the client's error its own or a wrong response.
-const CAUSE_TIMEOUT_ALIVE: Duration = Duration::from_millis(500);
+/// The time after which a server that still answers has not failed.
+const ALIVE: Duration = Duration::from_millis(500);
 
 /// The failure that a server reported. The server reports it only once, so no other error may replace it.
 #[derive(Debug, thiserror::Error)]
@@ -88,14 +88,10 @@ impl RunningServer<'_> {
 
     /// Returns the server's failure, which caused `error`; `error` itself if the server reports none.
     pub(super) fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
-        self.cause_within(CAUSE_TIMEOUT, error)
-    }
-
-    fn cause_within(&mut self, timeout: Duration, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() {
             return error;
         }
-        match self.process.next_event(Instant::now() + timeout) {
+        match self.process.next_event(Instant::now() + CAUSE_TIMEOUT) {
             Ok(Some(ServerEvent::Failed { reason })) => ServerFailed(reason).into(),
             Err(server_error) => server_error,
             _ => error,
@@ -113,7 +109,12 @@ impl RunningServer<'_> {
             Err(_) => return self.cause(error),
         };
         if count == 0 {
-            return self.cause_within(CAUSE_TIMEOUT_ALIVE, error);
+            // A server that has answered before its end reports its failure instead of the second answer.
+            return match self.process.next_event(Instant::now() + ALIVE) {
+                Ok(Some(ServerEvent::Failed { reason })) => ServerFailed(reason).into(),
+                Err(server_error) => server_error,
+                Ok(_) => self.mark().err().unwrap_or(error),
+            };
         }
         let (resource, limits) = match trial.architecture.ours().map(|it| it.model.per_connection) {
             Some(PerConnection::Thread) => ("threads", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),

@@ -14,7 +14,7 @@ use harness::spec::units::{Rate, Time};
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::search::{SearchArgs, SearchDefaults};
-use crate::options::setup::{SetupArgs, checked, separate};
+use crate::options::setup::{SetupArgs, checked, separate, set_slices_of_search};
 use crate::{execution, output};
 
 /// The defaults of `--to`: requests per second, and connections.
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if experiment.workload.profile.is_some() {
             bail!("capacity searches for a constant rate; remove the rate profile, or try `muxbench sweep`");
         }
-        experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(&limits)));
+        set_slices_of_search(&mut experiment, &limits)?;
         if args.at_rate.is_some() {
             let Some(connections) = NonZeroU32::new(most as u32).filter(|it| f64::from(it.get()) == most) else {
                 bail!("--to {most}: expected a number of connections; try 10000");

@@ -17,7 +17,7 @@ use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
 use crate::options::search::{SearchArgs, SearchDefaults};
-use crate::options::setup::{SetupArgs, checked, separate};
+use crate::options::setup::{SetupArgs, checked, separate, set_slices_of_search};
 
 /// The default window of a probe.
 pub const MEASURE: Time = Time(1_000_000_000);
@@ -139,7 +139,7 @@ impl Args {
         experiment.client.request_timeout.get_or_insert(REQUEST_TIMEOUT);
         let rate = match self.capacity {
             None => {
-                experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(&self.search.limits())));
+                set_slices_of_search(&mut experiment, &self.search.limits())?;
                 self.from.unwrap_or(Rate(1_000.0))
             }
             Some(capacity) => {
@@ -149,9 +149,13 @@ impl Args {
         };
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
         let (mut experiment, _) = checked(&experiment, &self.base)?;
-        let min_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
+        let (flag, window_ns) = match self.capacity {
+            None => ("--from", experiment.phases.measure.0),
+            Some(_) => ("--capacity", self.pulse()?.profile(rate.0).length_ns()),
+        };
+        let min_per_s = SearchGoal::min_rate_per_s(window_ns);
         if rate.0 < min_per_s {
-            bail!("--from or --capacity {rate}: too few requests for a percentile; try {min_per_s} or more");
+            bail!("{flag} {rate}: too few requests for a percentile; try {min_per_s} or more");
         }
         let request_timeout = experiment.client.request_timeout().expect("the limit is set above");
         // Probes measure response times without a limit, and without retries.

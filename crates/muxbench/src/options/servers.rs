@@ -288,10 +288,11 @@ impl Servers {
         let Some(NamedTarget { target: Target { url, .. }, .. }) = self.targets.first() else { return };
         workload.service = url.service().unwrap_or(workload.service);
         workload.transport = url.transport().unwrap_or(workload.transport);
-        if url.service() == Some(Service::Http) {
-            // The URL has the path, whose content may have any length.
-            workload.response = None;
-        }
+    }
+
+    /// Tests whether a flag defines a target.
+    pub fn have_target(&self) -> bool {
+        !self.targets.is_empty()
     }
 
     /// The first description of a target.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use clap::Args;
+use harness::model::{LatencyLimit, SearchGoal};
 use harness::plan::grid::{self, GridValues};
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
@@ -279,6 +280,10 @@ impl LoadArgs {
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
         self.traffic.apply_advertised(workload, servers.description(), has_file)?;
+        if workload.service == Service::Http && servers.have_target() && self.traffic.response.is_empty() {
+            // The content of a target may have any length.
+            workload.response = None;
+        }
         set_list(&mut workload.ports, &self.ports);
         if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
@@ -359,6 +364,16 @@ pub fn separate(experiment: &mut Experiment, flag: &str) -> anyhow::Result<()> {
         bail!("{flag}: the servers run one at a time; remove `interleave` from FILE");
     }
     experiment.interleave = Interleave::Never;
+    Ok(())
+}
+
+/// Sets the slices of a search. It changes the rate, and slices of constant sends fit only one rate, so such servers run one at a time.
+pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) -> anyhow::Result<()> {
+    let constant = [Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether];
+    if experiment.workload.schedule.0.iter().any(|schedule| constant.contains(schedule)) {
+        return separate(experiment, "--schedule");
+    }
+    experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(limits)));
     Ok(())
 }
 
@@ -489,6 +504,28 @@ mod tests {
         assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(9))));
         let line = Line::try_parse_from(["compare", "--service", "udp"]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sizes(&line), (Some(Size(128)), Some(Size(128))), "without a file, a response fits in one packet");
+    }
+
+    #[test]
+    fn content_of_a_target_of_http_may_have_any_length() {
+        for url in ["http://127.0.0.1:1", "unix:/tmp/x"] {
+            let response = |flags: &str| {
+                let line = format!("compare --target a={url} --service http {flags}");
+                let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
+                line.setup.experiment(&line.base).unwrap().workload.response
+            };
+            assert_eq!((response(""), response("--response 1KiB")), (None, Some(Size(1 << 10))), "{url}");
+        }
+    }
+
+    #[test]
+    fn constant_sends_of_a_search_run_one_at_a_time() {
+        for (schedule, interleave) in [("constant", Interleave::Never), ("poisson", Interleave::Auto)] {
+            let (_folder, line) = with_file(&format!("schedule = '{schedule}'"), "");
+            let mut experiment = line.setup.experiment(&line.base).unwrap();
+            set_slices_of_search(&mut experiment, &[]).unwrap();
+            assert_eq!(experiment.interleave, interleave);
+        }
     }
 
     #[test]

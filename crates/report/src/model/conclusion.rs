@@ -2,7 +2,7 @@
 
 use harness::model::{Run, VerdictKind};
 use harness::spec::units::Share;
-use stats::{Block, Family, Ratio};
+use stats::{Block, Estimate, Family, Ratio};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
@@ -100,19 +100,25 @@ pub fn of(comparison: &Comparison) -> String {
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
-    let most = if is_stream { "has the most bandwidth" } else { "has the most transactions" };
+    // Ratios of common blocks decide the order. They may differ from those of the figures in the table.
+    let sign = if is_closed { -1.0 } else { 1.0 };
+    let metric = |row: &Row| Estimate::of(&row.metrics).map(|it| sign * it.value);
+    let leads = match is_closed {
+        _ if ranked.iter().any(|row| metric(row).zip(metric(best)).is_some_and(|(a, b)| a < b)) => "leads",
+        true if is_stream => "has the most bandwidth",
+        true => "has the most transactions",
+        false => "has the lowest median",
+    };
     let has_no_interval = without_interval(comparison).next().is_some();
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
         (1, _) => "is the only ranked architecture",
-        _ if is_closed && has_no_interval => most,
-        _ if has_no_interval => "has the lowest median",
+        _ if has_no_interval => leads,
         (_, 1) => "is best",
         // The first row may lead by chance, or by little.
         _ => {
-            let first = if is_closed { most } else { "has the lowest median" };
             let equals = equals_of_best(comparison);
             let same = same(comparison.ranked().filter(|row| equals.contains(&row.label.as_str())));
-            &format!("{first}, but at least one other {}", same.0)
+            &format!("{leads}, but at least one other {}", same.0)
         }
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
@@ -228,6 +234,17 @@ mod tests {
     fn sentences(run: &Run) -> String {
         let summary = Summary::of(run);
         format!("{} {}", overall(&summary), of(&summary.comparisons[0]))
+    }
+
+    #[test]
+    fn only_the_row_with_the_lowest_median_is_said_to_have_it() {
+        let mut comparison = Summary::of(&testkit::interleaved_run()).comparisons.remove(0);
+        comparison.rows.iter_mut().flat_map(|row| &mut row.ratio).for_each(|ratio| ratio.interval = None);
+        let text = of(&comparison);
+        assert!(text.contains("epoll has the lowest median: "), "{text}");
+        comparison.rows[0].metrics.iter_mut().for_each(|block| block.value *= 10.0);
+        let text = of(&comparison);
+        assert!(text.contains("epoll leads: "), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The figures of each architecture under each workload. p50, p90, p95, p99, rates and CPU times are geometric means of blocks, as
-//! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
+//! are the ratios and the ranking. p1, p25 and p75 are geometric means over repeats. Histograms are merged over repeats for all other
+//! percentiles.
 
 use std::collections::BTreeSet;
 
@@ -301,8 +302,8 @@ fn estimate_of_repeats(records: &[&TrialRecord], value: impl Fn(&LoadReport) -> 
 }
 
 /// The distribution of all repeats together, with geometric means in place of its quantiles up to p99: of p50, p90, p95 and p99
-/// over their blocks, of the others over repeats. Those above the median use the repeats of their estimate, unless the client may
-/// have caused them. `None` without a request.
+/// over their blocks, of the others over repeats. p90, p95 and p99 use the repeats of their estimate, unless the client may have
+/// caused them. `None` without a request.
 fn of_repeats(
     blocks: &RunBlocks<'_>,
     records: &[&TrialRecord],
@@ -323,12 +324,16 @@ fn of_repeats(
         let servers = if late.reaches(q) { Vec::new() } else { client_tail::servers(records, q) };
         of(&servers, percentile).or_else(|| of(records, percentile))
     };
+    let (p50_ns, p90_ns) =
+        (of(records, Percentile::P50).unwrap_or(all.p50_ns), tail(0.9, Percentile::P90).unwrap_or(all.p90_ns));
+    // Blocks and repeats may differ, so keep the order of the percentiles.
+    let p25_ns = repeats(|it| it.p25_ns).unwrap_or(all.p25_ns).min(p50_ns);
     Some(Distribution {
-        p1_ns: repeats(|it| it.p1_ns).unwrap_or(all.p1_ns),
-        p25_ns: repeats(|it| it.p25_ns).unwrap_or(all.p25_ns),
-        p50_ns: of(records, Percentile::P50).unwrap_or(all.p50_ns),
-        p75_ns: repeats(|it| it.p75_ns).unwrap_or(all.p75_ns),
-        p90_ns: tail(0.9, Percentile::P90).unwrap_or(all.p90_ns),
+        p1_ns: repeats(|it| it.p1_ns).unwrap_or(all.p1_ns).min(p25_ns),
+        p25_ns,
+        p50_ns,
+        p75_ns: repeats(|it| it.p75_ns).unwrap_or(all.p75_ns).min(p90_ns).max(p50_ns),
+        p90_ns,
         p95_ns: tail(0.95, Percentile::P95).unwrap_or(all.p95_ns),
         p99_ns: tail(0.99, Percentile::P99).unwrap_or(all.p99_ns),
         ..all
@@ -500,6 +505,19 @@ mod tests {
         assert_eq!((after.repeats, after.repeats_valid), (4, 3));
         assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 3 / 4);
         assert_eq!(after.reasons, ["unsteady: made up"]);
+    }
+
+    #[test]
+    fn percentiles_of_a_row_are_in_order() {
+        let mut run = testkit::run();
+        for record in &mut run.records {
+            let of_trial = &mut record.load.as_mut().unwrap().service.distribution;
+            (of_trial.p1_ns, of_trial.p25_ns, of_trial.p75_ns) = (u64::MAX >> 1, u64::MAX >> 2, u64::MAX >> 1);
+        }
+        for row in Summary::of(&run).comparisons.iter().flat_map(|it| &it.rows) {
+            let it = row.service.unwrap();
+            assert!([it.p1_ns, it.p25_ns, it.p50_ns, it.p75_ns, it.p90_ns, it.p95_ns].is_sorted(), "{it:?}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn throughput(along: Dimension, group: &[&Comparison], title: &str, medium: Medi
     let peak = |name: &str| peak(name).map_or("-".into(), |(rate, at)| format!("{} at {at}", shown(rate)));
     let figure = if workload.service.stream().is_some() { "Bandwidth in MB/s" } else { "Transactions per second" };
     let title = if title.is_empty() { String::new() } else { format!(", {title}") };
-    let heading = format!("{figure} against {}{title} (*: highest; in parentheses: not valid)", along.label());
+    let heading = format!("{figure} against {}{title} (*: best; in parentheses: not valid)", along.label());
     table(along, group, &heading, &names, &cell, Some(&peak), medium)
 }
 

@@ -142,8 +142,8 @@ fn verdict(row: &Row) -> String {
 
 /// The statistics behind the columns.
 pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats of separate trials give no interval. Differences are significant if their p value is at most 5 %, \
-     corrected for all pairs of a table. Percentiles up to p99 and rates are geometric means over repeats; p50, p90, p95, p99 and \
-     rates of interleaved trials are those over the parts of the trials.";
+     corrected for all pairs of a table. Rates and the percentiles up to p99 of service and response times are geometric means over \
+     repeats; p50, p90, p95, p99 and rates of interleaved trials are those over the parts of the trials.";
 
 /// The meaning of the memory columns.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
