@@ -90,6 +90,9 @@ impl LoadError {
     pub fn connect(config: &LoadConfig, index: u64, error: io::Error) -> Self {
         let class = Class::of(&error);
         let remedy = match class {
+            _ if error.kind() == io::ErrorKind::NetworkUnreachable => {
+                "check the address, and that its interface is up (loopback: ip link set lo up)"
+            }
             // The file of a Unix socket exists only after a server has bound it.
             _ if class == Class::Refused || error.kind() == io::ErrorKind::NotFound => "is the server running there?",
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
@@ -159,6 +162,7 @@ mod tests {
             remedy(true, false, rustix::io::Errno::CONNRESET.into()).contains("if the server uses TLS on this port")
         );
         assert!(remedy(true, true, late.into()).contains("check that it uses TLS on this port, raise the timeout"));
+        assert!(remedy(true, false, rustix::io::Errno::NETUNREACH.into()).contains("ip link set lo up"));
         for has_http in [true, false] {
             // `idle` has no flag of the timeout, and `calibrate` none of the service.
             let late = remedy(has_http, false, late.into());

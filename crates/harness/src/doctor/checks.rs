@@ -102,6 +102,7 @@ pub const CHECKS: &[CheckRow] = checks! {
             _ if snapshot.fact("machine").is_some_and(|machine| machine != "x86_64") => {
                 unknown("not reported by this processor", "Run systemd-detect-virt")
             }
+            None => not_reported(),
             _ => good("none"),
         };
     "steal time": "While the hypervisor runs another guest instead of a CPU that has work, all requests on this CPU wait.", steal;
@@ -113,7 +114,8 @@ pub const CHECKS: &[CheckRow] = checks! {
         processes, such as those of mp, take much of a CPU from the servers.",
         |snapshot| match snapshot.fact("memory monitors") {
             Some("on") => warning("on", "echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state"),
-            _ => good("off"),
+            Some(_) => good("off"),
+            None => unknown("not readable", "Run muxbench doctor as root"),
         };
     "leftovers": "Processes of killed runs use CPUs, memory and ports that later runs need.",
         |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
@@ -157,6 +159,7 @@ pub const CHECKS: &[CheckRow] = checks! {
         |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
             (Some("true"), _) => good("yes"),
             (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
+            (None, _) => not_reported(),
             _ if snapshot.is_virtual() => warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)"),
             _ => warning("no", "Use a processor with an invariant TSC if you compare differences below a microsecond"),
         };
@@ -213,6 +216,7 @@ pub const CHECKS: &[CheckRow] = checks! {
         them, only user-space times are known.",
         |snapshot| match snapshot.fact("kernel timestamps") {
             Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
+            Some(value) if value.contains("unreachable") => warning(value, "Enable loopback: ip link set lo up"),
             Some(value) => warning(value, "Use a kernel with SO_TIMESTAMPING; sandboxes such as gVisor lack it"),
             None => unknown("not tried", ""),
         };
@@ -491,6 +495,7 @@ mod tests {
             ("invariant tsc", "true"),
             ("io_uring", "allowed"),
             ("kernel timestamps", "sent and received"),
+            ("memory monitors", "off"),
             ("mitigations", "spectre_v2"),
             ("smt", "off"),
             ("somaxconn", "4096"),

@@ -115,8 +115,11 @@ fn container() -> Option<String> {
 }
 
 fn tasks_max() -> (u64, String) {
+    // The limit of processes does not bind the host's root.
+    let map = read("/proc/self/uid_map").unwrap_or_default();
+    let is_root = rustix::process::getuid().is_root() && map.split_whitespace().take(2).eq(["0", "0"]);
     let limits = [
-        (getrlimit(Resource::Nproc).maximum, "the limit of processes (ulimit -Hu)"),
+        (getrlimit(Resource::Nproc).maximum.filter(|_| !is_root), "the limit of processes (ulimit -Hu)"),
         (number("/proc/sys/kernel/threads-max"), "kernel.threads-max"),
         (number("/proc/sys/kernel/pid_max"), "kernel.pid_max"),
         (cgroup_tasks_max(), "the cgroup's pids.max"),
@@ -132,8 +135,8 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         Some(line.split_once(':')?.1.trim().to_owned())
     };
     let idle_states = idle_states(allowed);
-    let flags = of_cpu("flags").unwrap_or_default();
-    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    let flags = of_cpu("flags");
+    let has = |flag: &str| flags.as_ref().map(|flags| flags.split_whitespace().any(|word| word == flag));
     let stat = read("/proc/stat").unwrap_or_default();
     let steal = stat.lines().next().and_then(|line| line.split_whitespace().nth(8).map(str::to_owned));
     let limit = |resource| getrlimit(resource).maximum.map_or("unlimited".to_owned(), |limit| limit.to_string());
@@ -161,12 +164,12 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("timer slack ns", rustix::thread::current_timer_slack().ok().map(|ns| ns.to_string())),
         ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         ("clocksources", read("/sys/devices/system/clocksource/clocksource0/available_clocksource")),
-        ("invariant tsc", Some((has("constant_tsc") && has("nonstop_tsc")).to_string())),
+        ("invariant tsc", has("constant_tsc").zip(has("nonstop_tsc")).map(|(one, other)| (one && other).to_string())),
         ("container", container()),
         ("cgroup memory max bytes", cgroup_memory_max().map(|bytes| bytes.to_string())),
         ("cgroup cpus max", cgroup_milli_cpus_max().map(|milli| format!("{}.{:03}", milli / 1000, milli % 1000))),
         ("cgroup tasks max", cgroup_tasks_max().map(|tasks| tasks.to_string())),
-        ("hypervisor", Some(has("hypervisor").to_string())),
+        ("hypervisor", has("hypervisor").map(|has| has.to_string())),
         ("steal ticks", steal),
         ("memory bytes", meminfo_bytes("MemTotal:").map(|bytes| bytes.to_string())),
         ("memory available bytes", meminfo_bytes("MemAvailable:").map(|bytes| bytes.to_string())),
@@ -192,11 +195,17 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Tells whether the kernel monitors accesses to memory (DAMON); `None` if it cannot.
+/// Tells whether the kernel monitors accesses to memory (DAMON); `None` if this user cannot read it.
 fn memory_monitors() -> Option<String> {
-    let monitors = fs::read_dir("/sys/kernel/mm/damon/admin/kdamonds").ok()?.flatten();
-    let mut states = monitors.filter_map(|monitor| read(&format!("{}/state", monitor.path().display())));
-    Some(if states.any(|state| state == "on") { "on" } else { "off" }.to_owned())
+    let monitors = match fs::read_dir("/sys/kernel/mm/damon/admin/kdamonds") {
+        Err(_) if Path::new("/sys/kernel/mm").is_dir() => return Some("off".to_owned()),
+        monitors => monitors.ok()?.flatten().filter(|it| it.path().is_dir()),
+    };
+    let states: Vec<Option<String>> = monitors.map(|it| read(&format!("{}/state", it.path().display()))).collect();
+    match states.iter().flatten().any(|state| state == "on") {
+        true => Some("on".to_owned()),
+        false => states.iter().all(Option::is_some).then(|| "off".to_owned()),
+    }
 }
 
 /// Returns the distinct contents of the file `name` of all `cpus`.

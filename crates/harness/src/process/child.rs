@@ -99,6 +99,10 @@ impl ProcessHandle {
     }
 }
 
+fn spawn_thread(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    thread::Builder::new().spawn(run).map(drop)
+}
+
 impl<E: DeserializeOwned> Child<E> {
     /// Starts `command` and sends it its configuration. `name` appears in errors.
     pub(crate) fn start(
@@ -112,20 +116,26 @@ impl<E: DeserializeOwned> Child<E> {
         remove_secrets(&mut command);
         let failure = format!("cannot start {command:?}");
         let mut process = server::external::spawn::spawn(command).context(failure)?;
-        let (sender, lines) = mpsc::channel();
+        let (line_sender, lines) = mpsc::channel();
         let output = process.stdout.take().context("standard output is piped")?;
-        thread::spawn(move || {
-            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
         let (sender, stderr) = mpsc::channel();
         let mut errors = process.stderr.take().context("standard error is piped")?;
-        thread::spawn(move || {
+        let read_lines = move || {
+            let _ = BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| line_sender.send(line));
+        };
+        let read_errors = move || {
             let mut bytes = Vec::new();
             let _ = errors.by_ref().take(STDERR_BYTES_MAX).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).trim().to_owned());
             // Read the rest too, so that the child never blocks.
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
-        });
+        };
+        if let Err(error) = spawn_thread(read_lines).and_then(|()| spawn_thread(read_errors)) {
+            let _ = process.kill().and_then(|()| process.wait());
+            return Err(error).context(
+                "cannot start a thread; raise the limit of processes (ulimit -u, the cgroup's pids.max) or the memory",
+            );
+        }
         let mut child = Self {
             name: name.into(),
             input: process.stdin.take(),

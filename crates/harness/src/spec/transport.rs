@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -63,13 +63,25 @@ impl Transport {
     /// Checks that this host supports the transport.
     pub fn check(self) -> Result<(), String> {
         match self {
-            Self::Tcp => Ok(()),
+            Self::Tcp => reach_loopback().map_err(|error| {
+                format!("cannot reach 127.0.0.1: {error}; enable it (ip link set lo up), or choose unix")
+            }),
             Self::Tcp6 => TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).map(drop).map_err(|error| {
                 format!("cannot listen on ::1: {error}; enable IPv6 on loopback, or choose tcp or unix")
             }),
-            Self::Unix => check_folder(&std::env::temp_dir()),
+            Self::Unix => check_folder(&std::env::temp_dir()).and_then(|()| {
+                let made = PrivateFolder::new().map(drop);
+                made.map_err(|error| {
+                    format!("cannot make a folder for the socket: {error}; set TMPDIR to a writable folder")
+                })
+            }),
         }
     }
+}
+
+/// Fails without a route to loopback. Sends nothing.
+fn reach_loopback() -> io::Result<()> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.connect((Ipv4Addr::LOCALHOST, 9))
 }
 
 /// Checks that the path of a socket in `folder`, the temporary directory, is short enough.

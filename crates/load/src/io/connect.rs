@@ -30,7 +30,7 @@ pub fn connect<P: ClientProtocol>(
     protocol: &P,
     progress: &mut dyn FnMut(u32),
 ) -> Result<Vec<Socket>, LoadError> {
-    raise_descriptor_limit();
+    raise_limits();
     let total = u64::from(config.connections);
     let tls = Tls::of(config)?;
     let mut sockets: Vec<Option<Socket>> = (0..total).map(|_| None).collect();
@@ -225,11 +225,14 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-pub fn raise_descriptor_limit() {
+/// Raises the soft limits of descriptors and, for the client's threads, of processes to the hard ones.
+pub fn raise_limits() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = match platform::DESCRIPTORS_MAX {
         Some(most) => Some(maximum.map_or(most, |maximum| maximum.min(most))),
         None => maximum,
     };
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    let maximum = rustix::process::getrlimit(Resource::Nproc).maximum;
+    let _ = rustix::process::setrlimit(Resource::Nproc, Rlimit { current: maximum, maximum });
 }

@@ -14,7 +14,8 @@ use crate::time::schedule;
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
 
-/// The completion of a request that the service rejected. A rejection has no service time, but the request is not outstanding.
+/// The completion of a request that the service rejected. A rejection has no service time, but the request is not outstanding. A
+/// trial that counts goodput treats every wrong response like this.
 pub const REJECTED: u64 = u64::MAX;
 
 /// A planned request. Times are in ticks; 0 means that the event did not happen.

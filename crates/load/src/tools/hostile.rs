@@ -320,7 +320,7 @@ impl<'a> Crowd<'a> {
             let why = "a crowd needs at least one client and one manner; name one of hostile::MANNERS";
             return Err(LoadError::Config(why.into()));
         }
-        connect::raise_descriptor_limit();
+        connect::raise_limits();
         let target = match (&config.service, config.target.ip()) {
             (ServiceSpec::Udp { ports, .. }, Some(target)) => {
                 let consecutive = || wire::Ports::consecutive(target.port(), *ports);

@@ -178,6 +178,9 @@ fn forward<I: Iterator<Item = Message>>(
 
 /// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
+    if let Err(reason) = args.arch.can_run() {
+        bail!("--arch {}: {reason}", args.arch);
+    }
     let mut options = spec::Server::default();
     args.server.apply(&mut options);
     let accepts = options.accepts(args.arch);

@@ -219,7 +219,8 @@ fn https_checks_certificates_and_resumes_sessions() {
     assert_eq!(errors(&insecure, "tls"), (0, 0), "{}", insecure["report"]["errors"]);
 }
 
-fn response_of_changing_length_is_wrong() {
+/// Returns the report of a load whose responses change their length.
+fn load_of_changing_length(more: &[&str]) -> Value {
     let nginx = Nginx::start(1_000_000);
     let file = nginx.folder.path().join("content/two");
     let url = nginx.url("/two");
@@ -233,16 +234,30 @@ fn response_of_changing_length_is_wrong() {
         });
         let phases = ["--ramp", "0", "--warm-up", "0", "--measure", "3s", "--cool-down", "20s", "--json"];
         let traffic = ["--rate", "500", "--connections", "5", "--pacing", "sleep-spin"];
-        common::load().arg(&url).args(traffic).args(phases).output().unwrap()
+        common::load().arg(&url).args(traffic).args(phases).args(more).output().unwrap()
     });
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn response_of_changing_length_is_wrong() {
+    let report = load_of_changing_length(&[]);
     let (total, wrong) = errors(&report, "wrong");
     assert!(wrong > 0 && wrong == total, "{}", report["report"]["errors"]);
     assert_eq!(report["report"]["completed"], report["report"]["planned"], "wrong responses end no connection");
 }
 
+fn wrong_response_is_no_goodput() {
+    let report = load_of_changing_length(&["--request-timeout", "10s"]);
+    let (total, wrong) = errors(&report, "wrong");
+    let bins = report["report"]["goodput"]["bins"].as_array().unwrap();
+    let sum = |key: &str| bins.iter().map(|bin| bin[key].as_u64().unwrap()).sum::<u64>();
+    assert!(wrong > 0 && wrong == total, "{}", report["report"]["errors"]);
+    assert_eq!(sum("in_time") + wrong, sum("planned"));
+}
+
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
+    cases.once(case!(wrong_response_is_no_goodput));
     cases.once(case!(connections_are_kept_alive_in_open_and_closed_loops));
     cases.once(case!(server_that_closes_connections_is_redialled));
     cases.once(case!(short_lived_connections_are_measured));

@@ -31,6 +31,8 @@ pub struct Receiver<'a, P: ClientProtocol> {
     stamper: Option<Stamper<'a, P>>,
     /// `None` if the end of a connection is an error.
     reconnects: Option<Reconnects<'a>>,
+    /// Whether only right responses complete a request.
+    pub counts_goodput: bool,
 }
 
 /// Counts of complete responses.
@@ -71,9 +73,9 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 /// Counts a wrong response, and returns the completion to record.
 #[cold]
-fn wrong(errors: &mut Errors, class: Class, now: u64) -> u64 {
+fn wrong(errors: &mut Errors, class: Class, now: u64, counts_goodput: bool) -> u64 {
     errors.count(class, 1);
-    if class == Class::Rejected { REJECTED } else { now }
+    if counts_goodput || class == Class::Rejected { REJECTED } else { now }
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
@@ -97,6 +99,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             poller,
             inbox: Vec::with_capacity(READ_BYTES),
             responses: Responses::default(),
+            counts_goodput: false,
             stamper,
             reconnects,
             shared,
@@ -187,9 +190,12 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                     break;
                 }
                 Some(Reply::Good) => {}
-                Some(Reply::Bad(class)) => complete = wrong(&mut self.responses.errors, class, now),
+                Some(Reply::Bad(class)) => {
+                    complete = wrong(&mut self.responses.errors, class, now, self.counts_goodput)
+                }
                 Some(Reply::Last(bad)) => {
-                    complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
+                    complete =
+                        bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now, self.counts_goodput));
                     failure = Some(Class::Closed);
                 }
                 Some(Reply::Garbage) => {
@@ -237,7 +243,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         connection.head.pass(record);
         let now = clock.now();
         connection.note_transfer(transfers, record, now);
-        let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
+        let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now, self.counts_goodput));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
         self.reconnect(index);
