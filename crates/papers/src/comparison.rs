@@ -186,7 +186,7 @@ impl PaperComparison {
             text += &format!("\n\n{}\n{}", medium.prose(&grid.title), grid.render(medium));
         }
         if report::plot::chart::points(&chart.panels).any(|point| !point.is_valid()) {
-            text += &format!("\n{}", medium.prose("Values in parentheses are not valid, so they are not ranked."));
+            text += &format!("\n{}", medium.prose(grid::INVALID));
         }
         text
     }

@@ -55,6 +55,14 @@ impl Grid {
     }
 }
 
+/// The note of a table in which [`marked`] put values in parentheses.
+pub const INVALID: &str = "Values in parentheses are not valid, so they are not ranked.";
+
+/// Returns the text of a value, in parentheses if the value is not valid.
+pub fn marked(text: String, is_valid: bool) -> String {
+    if is_valid || text.is_empty() { text } else { format!("({text})") }
+}
+
 /// Returns a table for each panel of a figure. Rows are positions along the horizontal axis, or shares of a
 /// distribution. Each series has a column. Invalid values are in parentheses.
 pub fn of(chart: &Chart, names: &[String]) -> Vec<Grid> {
@@ -150,7 +158,7 @@ impl By<'_> {
             }
             (Self::X(_, y), _) => number(y.form, point.y),
         };
-        if point.is_valid() { text } else { format!("({text})") }
+        marked(text, point.is_valid())
     }
 }
 

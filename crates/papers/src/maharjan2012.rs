@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::claims::{Claim, Dimension, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, ranked_or, rate};
-use crate::grid::{Grid, GridRow, PaperTables};
+use crate::grid::{self, Grid, GridRow, PaperTables};
 use crate::queue;
 use crate::setup::{self, Setting};
 use report::export::autobench;
@@ -164,33 +164,35 @@ pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Op
     if curves.is_empty() {
         return Ok(None);
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut has_invalid) = (Vec::new(), false);
     for printed in autobench() {
         let rate_per_s = printed[autobench::RATE];
         let cells = autobench::COLUMNS.iter().map(|(name, _)| printed[*name].to_string()).collect();
         rows.push(GridRow { lead: vec![rate_per_s.to_string(), "paper".into()], cells });
         for curve in &curves {
             let step = curve.steps.iter().find(|step| step.dem_req_rate == rate_per_s);
-            let Some(figures) = step.and_then(|step| step.figures.as_ref()) else { continue };
-            let figures = figures.from_actual_send();
-            let cells = autobench::COLUMNS.iter().map(|(_, field)| field(&figures)).collect();
+            let Some((step, figures)) = step.and_then(|step| Some((step, step.figures.as_ref()?))) else { continue };
+            let (figures, is_valid) = (figures.from_actual_send(), step.is_kept_up());
+            has_invalid |= !is_valid;
+            let cells = autobench::COLUMNS.iter().map(|(_, field)| grid::marked(field(&figures), is_valid)).collect();
             rows.push(GridRow { lead: vec![String::new(), curve.architecture.clone()], cells });
         }
     }
+    let mut notes: Vec<String> = vec![
+        "The paper's rows are a run of epoll. resp_time is in ms and begins at the actual send, as httperf's does; net_io is in \
+         KiB/s, errors in percent."
+            .into(),
+        "Table 4.4 of the thesis lists the number of simultaneous connections without errors. Neither the thesis nor this report \
+         has a result for it. `muxbench capacity --service http --arch select,poll,epoll --at-rate 10000` searches for it."
+            .into(),
+    ];
+    notes.extend(has_invalid.then(|| grid::INVALID.to_owned()));
     let grid = Grid {
         title: "Autobench's columns, as in Figure 4.9".into(),
         lead: [autobench::RATE, ""].map(str::to_owned).into(),
         columns: autobench::COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect(),
         rows,
-        notes: vec![
-            "The paper's rows are a run of epoll. resp_time is in ms and begins at the actual send, as httperf's does; net_io is in \
-             KiB/s, errors in percent."
-                .into(),
-            "Table 4.4 of the thesis lists the number of simultaneous connections without errors. Neither the thesis nor this \
-             report has a result for it. `muxbench capacity --service http --arch select,poll,epoll --at-rate 10000` searches \
-             for it."
-                .into(),
-        ],
+        notes,
     };
     let (json, csv) = (json!({ "tables": [{ "number": "4.9", "table": grid }] }), grid.csv());
     Ok(Some(PaperTables { grids: vec![("4.9", grid)], json, csv }))

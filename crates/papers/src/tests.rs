@@ -276,6 +276,23 @@ fn invalid_values_are_marked_in_text_csv_and_json() {
 }
 
 #[test]
+fn invalid_steps_are_marked_in_a_table() {
+    let paper = find("maharjan2012").unwrap();
+    let mut run = testkit::run_of_experiment("maharjan2012-http");
+    for record in &mut run.records {
+        let is_poll = record.trial.architecture.to_string() == "poll";
+        record.verdict.kind = if is_poll { VerdictKind::ClientLimited } else { VerdictKind::Valid };
+    }
+    let part = paper.part(None, Some("4.9")).unwrap();
+    let table = beside(paper, part, slice::from_ref(&run)).unwrap();
+    let (_, grid) = table.grids().remove(0);
+    let marked = grid.rows.iter().filter(|row| row.cells.iter().any(|cell| cell.starts_with('(')));
+    let marked: BTreeSet<&str> = marked.map(|row| row.lead[1].as_str()).collect();
+    assert_eq!(marked, BTreeSet::from(["poll"]), "{grid:?}");
+    assert!(table.render(160).contains("Values in parentheses are not valid"), "{}", table.render(160));
+}
+
+#[test]
 fn unknown_figure_number_error_lists_known_numbers() {
     let error = |paper: &str, figure: Option<&str>, table: Option<&str>| {
         find(paper).unwrap().part(figure, table).unwrap_err().to_string()
