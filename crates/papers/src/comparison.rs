@@ -146,7 +146,7 @@ impl PaperComparison {
     /// Returns the tables with their numbers.
     pub fn grids(&self) -> Vec<(&'static str, Grid)> {
         let grids = self.tables.iter().flat_map(|tables| &tables.grids);
-        let is_wanted = |number: &str| !matches!(self.part, Part::Table(one) if one != number);
+        let is_wanted = |number: &str| !matches!(self.part, Part::Table(one) if one.number != number);
         grids.filter(|(number, _)| is_wanted(number)).cloned().collect()
     }
 

@@ -29,6 +29,15 @@ pub struct GridRow {
     pub cells: Vec<String>,
 }
 
+/// A table of a paper.
+#[derive(Debug)]
+pub struct PaperTable {
+    /// The number in the paper.
+    pub number: &'static str,
+    /// The experiments of the paper that the table uses.
+    pub experiments: &'static [&'static str],
+}
+
 /// A paper's tables, filled from a run.
 #[derive(Debug)]
 pub struct PaperTables {

@@ -119,7 +119,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     let title = match part {
         Part::Whole => paper.name.to_owned(),
         Part::Figure(figure) => format!("{}, {}", paper.name, paper.figure_name(figure)),
-        Part::Table(number) => format!("{}, Table {number}", paper.name),
+        Part::Table(table) => format!("{}, Table {}", paper.name, table.number),
     };
     let views = figures.iter().enumerate().map(|(at, (figure, chart))| figure_view(beside, at, figure, chart, origin));
     let page = Page {
@@ -182,7 +182,7 @@ fn result(beside: &PaperComparison) -> String {
             format!("{} claims of {}: {}", claims.len(), paper.name, counts.join(", "))
         }
         Part::Figure(figure) => format!("{} of {}: {}", paper.figure_name(figure), paper.name, figure.title),
-        Part::Table(number) => format!("Table {number} of {}", paper.name),
+        Part::Table(table) => format!("Table {} of {}", table.number, paper.name),
     }
 }
 

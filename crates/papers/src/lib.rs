@@ -32,7 +32,7 @@ use report::model::deviation::DeviationOf;
 use claims::Claim;
 pub use comparison::{PaperComparison, PaperExport};
 use figure::PaperFigure;
-use grid::PaperTables;
+use grid::{PaperTable, PaperTables};
 use setup::Setting;
 
 /// A row of [`PAPERS`].
@@ -56,8 +56,8 @@ pub struct Paper {
     pub figures: &'static [PaperFigure],
     /// The names of series in the figures.
     pub series: &'static [&'static str],
-    /// The numbers of the paper's tables that have results.
-    pub tables: &'static [&'static str],
+    /// The paper's tables that have results.
+    pub tables: &'static [PaperTable],
     /// The function that fills the tables; `None` without tables. It returns `None` for runs that are not of the tables.
     tables_of: Option<TablesOf>,
     /// Returns whether a client is the paper's. Trials of other clients do not count.
@@ -78,8 +78,8 @@ pub enum Part {
     Whole,
     /// One figure.
     Figure(&'static PaperFigure),
-    /// One table, by its number.
-    Table(&'static str),
+    /// One table.
+    Table(&'static PaperTable),
 }
 
 /// All papers.
@@ -110,7 +110,7 @@ pub const PAPERS: &[Paper] = &[
         figure_word: "Figure",
         figures: kawai2006::FIGURES,
         series: &kawai2006::ARCHITECTURES,
-        tables: &["3", "4", "5"],
+        tables: kawai2006::TABLES,
         tables_of: Some(kawai2006::tables_of),
         is_client: any_client,
     },
@@ -125,7 +125,7 @@ pub const PAPERS: &[Paper] = &[
         figure_word: "Figure",
         figures: maharjan2012::FIGURES,
         series: maharjan2012::ALL,
-        tables: &["4.9"],
+        tables: maharjan2012::TABLES,
         tables_of: Some(maharjan2012::tables_of),
         is_client: any_client,
     },
@@ -197,7 +197,7 @@ impl Part {
         match self {
             Self::Whole => Vec::new(),
             Self::Figure(figure) => vec!["--figure".into(), figure.number.into()],
-            Self::Table(number) => vec!["--table".into(), number.into()],
+            Self::Table(table) => vec!["--table".into(), table.number.into()],
         }
     }
 }
@@ -210,7 +210,7 @@ impl Paper {
     pub fn part(&'static self, figure: Option<&str>, table: Option<&str>) -> anyhow::Result<Part> {
         let found = match (figure, table) {
             (Some(number), _) => self.figures.iter().find(|figure| figure.number == number).map(Part::Figure),
-            (_, Some(number)) => self.tables.iter().find(|it| **it == number).map(|table| Part::Table(table)),
+            (_, Some(number)) => self.tables.iter().find(|table| table.number == number).map(Part::Table),
             (None, None) => Some(Part::Whole),
         };
         found.with_context(|| {
@@ -228,14 +228,16 @@ impl Paper {
             some => Some(format!("{word}s {}", some.join(", "))),
         };
         let figures = list(self.figure_word, self.figures.iter().map(|figure| figure.number).collect());
-        figures.into_iter().chain(list("Table", self.tables.to_vec())).collect::<Vec<_>>().join("; ")
+        let tables = list("Table", self.tables.iter().map(|table| table.number).collect());
+        figures.into_iter().chain(tables).collect::<Vec<_>>().join("; ")
     }
 
     /// Returns the experiments that a part needs.
     pub fn experiments_of(&self, part: Part) -> &'static [&'static str] {
         match part {
             Part::Figure(figure) => figure.experiments,
-            Part::Whole | Part::Table(_) => self.experiments,
+            Part::Table(table) => table.experiments,
+            Part::Whole => self.experiments,
         }
     }
 

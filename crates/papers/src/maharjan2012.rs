@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::claims::{Claim, Dimension, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, ranked_or, rate};
-use crate::grid::{self, Grid, GridRow, PaperTables};
+use crate::grid::{self, Grid, GridRow, PaperTable, PaperTables};
 use crate::queue;
 use crate::setup::{self, Setting};
 use report::export::autobench;
@@ -155,6 +155,8 @@ pub(super) fn autobench() -> Vec<BTreeMap<String, f64>> {
     let mut reader = csv::Reader::from_reader(EXAMPLE.as_bytes());
     reader.deserialize().map(|row| row.expect("a test reads every row")).collect()
 }
+
+pub(super) const TABLES: &[PaperTable] = &[PaperTable { number: "4.9", experiments: &["maharjan2012-http"] }];
 
 /// Returns all columns of Figure 4.9 beside those of a run with its traffic; `None` for other runs.
 pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>> {

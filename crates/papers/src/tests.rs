@@ -116,8 +116,24 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
             assert!(alone.figures.len() == 1 && alone.claims.is_empty() && alone.grids().is_empty(), "{name}");
         }
         let grids: Vec<&str> = all.grids().iter().map(|(number, _)| *number).collect();
-        assert_eq!(grids, paper.tables, "{}", paper.name);
+        let tables: Vec<&str> = paper.tables.iter().map(|table| table.number).collect();
+        assert_eq!(grids, tables, "{}", paper.name);
     }
+}
+
+#[test]
+fn single_table_is_filled_from_only_its_experiments() {
+    for paper in PAPERS {
+        for table in paper.tables {
+            let part = paper.part(None, Some(table.number)).unwrap();
+            let needed = paper.experiments_of(part).iter().map(|name| testkit::run_of_experiment(name));
+            let alone = beside(paper, part, &needed.collect::<Vec<_>>()).unwrap().grids().remove(0);
+            let same = whole(paper).grids().into_iter().find(|(number, _)| *number == table.number).unwrap();
+            assert_eq!((alone.0, alone.1.csv()), (same.0, same.1.csv()), "{}", paper.name);
+        }
+    }
+    let paper = find("maharjan2012").unwrap();
+    assert_eq!(paper.experiments_of(paper.part(None, Some("4.9")).unwrap()), ["maharjan2012-http"]);
 }
 
 #[test]
@@ -335,7 +351,7 @@ fn page_has_all_parts_of_a_paper_and_loads_nothing() {
             let only = format!("muxbench reproduce it --output &#39;over there&#39; --figure {}<", figure.number);
             assert!(head.contains(&only), "{only}");
         }
-        for number in paper.tables {
+        for PaperTable { number, .. } in paper.tables {
             assert!(head.contains(&format!("<h3>Table {number}. ")), "{number}");
         }
         let outcomes: BTreeSet<&str> = all.claims.iter().map(|claim| claim.outcome.words()[0]).collect();
@@ -407,7 +423,7 @@ fn markdown_of_each_paper_has_headings_and_tables() {
         let all = whole(paper);
         let text = all.render(Medium::Markdown);
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-        let tables = paper.tables.iter().map(|number| format!("Table {number}. "));
+        let tables = paper.tables.iter().map(|table| format!("Table {}. ", table.number));
         let figures = paper.figures.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title));
         let setup = ["Set-up".to_owned()].into_iter();
         let expected: Vec<String> = setup.chain(tables).chain(figures).chain(["Claims".to_owned()]).collect();

@@ -1,5 +1,5 @@
 //! E. Kawai and S. Yamaguchi, "An Implementation of a Benchmark Tool Considering Communication Locality" (2006, in
-//! Japanese): its claims and the list of its figures. Two CSV files hold the published values as printed.
+//! Japanese): its claims and the list of its figures and tables. Two CSV files hold the published values as printed.
 //!
 //! - `figure`: Figure 2; `service_time`: the paper's traffic, and Tables 3 and 4; `send_deviation`: Table 5
 //! - `tables`: all three tables, as text, JSON and CSV
@@ -13,6 +13,7 @@ mod tests;
 
 use crate::claims::{Claim, Dimension, Is, NEAR, SEND_STDDEV, SENDS_BEYOND_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
+use crate::grid::PaperTable;
 use crate::setup::{self, Setting};
 pub(super) use service_time::ARCHITECTURES;
 use service_time::{at_even_intervals, of_the_paper};
@@ -97,3 +98,9 @@ pub(super) const FIGURES: &[PaperFigure] = &[PaperFigure {
     experiments: &["kawai2006"],
     draw: figure::draw,
 }];
+
+const fn table(number: &'static str) -> PaperTable {
+    PaperTable { number, experiments: &["kawai2006"] }
+}
+
+pub(super) const TABLES: &[PaperTable] = &[table("3"), table("4"), table("5")];
