@@ -30,16 +30,22 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     text
 }
 
-/// Returns a row for each finding.
+/// Returns a row for each finding. A claim without findings has one row, with the reason as its words.
 pub fn csv(claims: &[CheckedClaim]) -> String {
-    let mut records = vec![["claim", "outcome", "what", "value", "low", "high", "holds"].map(str::to_owned)];
+    let mut records = vec![["claim", "outcome", "what", "value", "low", "high", "holds", "words"].map(str::to_owned)];
     for claim in claims {
-        for Finding { what, value, interval, holds, .. } in &claim.findings {
-            let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-            let (low, high) = (number(interval.map(|it| it.low)), number(interval.map(|it| it.high)));
+        let [number, outcome] = [claim.number.to_string(), format::name(&claim.outcome)];
+        for Finding { what, value, interval, holds, words, .. } in &claim.findings {
+            let of = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+            let (low, high) = (of(interval.map(|it| it.low)), of(interval.map(|it| it.high)));
+            let (what, words) = (what.clone(), words.clone());
             let holds = holds.map(|holds| holds.to_string()).unwrap_or_default();
-            let outcome = format::name(&claim.outcome);
-            records.push([claim.number.to_string(), outcome, what.clone(), number(*value), low, high, holds]);
+            records.push([number.clone(), outcome.clone(), what, of(*value), low, high, holds, words]);
+        }
+        if claim.findings.is_empty() {
+            let [what, value, low, high, holds] = [const { String::new() }; 5];
+            let words = claim.reason.clone().unwrap_or_default();
+            records.push([number, outcome, what, value, low, high, holds, words]);
         }
     }
     of_records(records)

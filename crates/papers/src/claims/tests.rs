@@ -111,6 +111,23 @@ fn claims_are_shown_with_their_findings() {
 }
 
 #[test]
+fn csv_has_metrics_and_claims_without_findings() {
+    const BOTH: &[Statement] = &[
+        Statement::of(&["epoll"], &SERVICE_MEDIAN, ALL, Is::AtMost(1e9)),
+        Statement::of(&["epoll"], &SERVICE_MEAN, ALL, Is::AtMost(1e9)),
+    ];
+    let run = run();
+    let claims = [
+        check_one(&run, Claim { says: "It is fast.", cpus_min: 0, statements: BOTH }),
+        CheckedClaim { number: 2, ..checked(&run, &["select"], &SERVICE_MEDIAN, Is::AtMost(1e9)) },
+    ];
+    let csv = csv(&claims);
+    let rows_of = |metric: &str| csv.lines().filter(|line| line.contains(metric)).count();
+    assert_eq!((rows_of("median service time"), rows_of("mean service time")), (2, 2), "{csv}");
+    assert!(csv.ends_with("\n2,not-testable-here,,,,,,some of its statements have no trials\n"), "{csv}");
+}
+
+#[test]
 fn client_tail_gives_no_service_spread() {
     let mut record = testkit::run().records.remove(0);
     let spread = |record: &TrialRecord| (SERVICE_SPREAD.of)(record, &mut |_| unreachable!());
