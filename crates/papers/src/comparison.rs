@@ -76,8 +76,8 @@ impl PaperComparison {
     /// run, a function that returns send times.
     ///
     /// # Errors
-    /// If no finished trial belongs to the paper, if the runs lack the data of the figure, or if any run has no workload of the
-    /// paper's tables.
+    /// If no finished trial belongs to the paper, if the runs lack the data of the figure or the table, or if any run has no
+    /// workload of the paper's tables.
     pub fn of(
         paper: &'static Paper,
         part: Part,
@@ -125,12 +125,21 @@ impl PaperComparison {
         let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
         let these_runs_have = if runs.len() == 1 { "this run has" } else { "these runs have" };
         ensure!(has_any, "{these_runs_have} no finished trial that belongs to {}{why}", paper.name);
-        if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
-            let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
+        let is_filled = |number: &str| {
+            let mut grids = tables.iter().flat_map(|tables| &tables.grids).filter(|(other, _)| *other == number);
+            grids.any(|(_, grid)| grid.has_results())
+        };
+        let missing_part = match part {
+            Part::Figure(figure) if figures.is_empty() => Some(paper.figure_name(figure)),
+            Part::Table(table) if !is_filled(table.number) => Some(format!("Table {}", table.number)),
+            _ => None,
+        };
+        if let Some(word) = missing_part {
+            let (name, experiments) = (paper.name, paper.experiments_of(part).join(" and "));
+            let flags = part.flags().join(" ");
             bail!(
                 "{these_runs_have} no data for {word} of {name}, which uses trials of {experiments}; try `muxbench reproduce {name} \
-                 --figure {}`{why}",
-                figure.number
+                 {flags}`{why}"
             );
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();

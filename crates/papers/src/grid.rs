@@ -57,6 +57,12 @@ impl Grid {
         table::in_parts(&self.lead, &self.columns, &rows, medium)
     }
 
+    /// Returns whether any cell has a result of the run. Rows of the paper end their leading columns with `paper`.
+    pub fn has_results(&self) -> bool {
+        let mut ours = self.rows.iter().filter(|row| row.lead.last().is_none_or(|whose| whose != "paper"));
+        ours.any(|row| row.cells.iter().any(|cell| cell != "-"))
+    }
+
     pub fn csv(&self) -> String {
         let heading = self.lead.iter().chain(&self.columns);
         let rows = self.rows.iter().map(|row| row.lead.iter().chain(&row.cells));

@@ -332,6 +332,20 @@ fn figure_without_its_runs_names_the_command_that_makes_them() {
 }
 
 #[test]
+fn table_without_its_runs_names_the_command_that_makes_them() {
+    let mut of_table_4 = testkit::kawai2006_run();
+    of_table_4.records.retain(|record| record.trial.workload.active < 1.0);
+    let of_datagrams = testkit::run_of_experiment("maharjan2012-udp");
+    for (paper, number, run) in [("maharjan2012", "4.9", of_datagrams), ("kawai2006", "3", of_table_4)] {
+        let paper = find(paper).unwrap();
+        let part = paper.part(None, Some(number)).unwrap();
+        let Err(error) = beside(paper, part, &[run]) else { panic!("Table {number} has no data") };
+        let command = format!("try `muxbench reproduce {} --table {number}`", paper.name);
+        assert!(error.to_string().contains(&command), "{error}");
+    }
+}
+
+#[test]
 fn page_has_all_parts_of_a_paper_and_loads_nothing() {
     let words = ["muxbench", "reproduce", "it", "--output", "over there"].map(str::to_owned);
     for paper in PAPERS {
