@@ -1,7 +1,7 @@
 //! Comparisons of runs with a paper's figures, tables and claims, as text, JSON and CSV.
 
 use anyhow::{bail, ensure};
-use harness::model::{Run, Trial};
+use harness::model::{Run, Trial, VerdictKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -124,7 +124,9 @@ impl PaperComparison {
         let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
         let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
         let these_runs_have = if runs.len() == 1 { "this run has" } else { "these runs have" };
-        ensure!(has_any, "{these_runs_have} no finished trial that belongs to {}{why}", paper.name);
+        let again = ["muxbench", "reproduce", paper.name].map(str::to_owned).into_iter().chain(part.flags());
+        let again = again.collect::<Vec<_>>().join(" ");
+        ensure!(has_any, "{these_runs_have} no finished trial that belongs to {}; try `{again}`{why}", paper.name);
         let is_filled = |number: &str| {
             let mut grids = tables.iter().flat_map(|tables| &tables.grids).filter(|(other, _)| *other == number);
             grids.any(|(_, grid)| grid.has_results())
@@ -135,12 +137,7 @@ impl PaperComparison {
             _ => None,
         };
         if let Some(word) = missing_part {
-            let (name, experiments) = (paper.name, paper.experiments_of(part).join(" and "));
-            let flags = part.flags().join(" ");
-            bail!(
-                "{these_runs_have} no data for {word} of {name}, which uses trials of {experiments}; try `muxbench reproduce {name} \
-                 {flags}`{why}"
-            );
+            bail!("{these_runs_have} no data for {word} of {}{}{why}", paper.name, no_data(paper, part, runs, &again));
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();
         let (setup, series) = (setup::compared(paper.setup, paper.series, runs), queue::shown(paper.series, runs));
@@ -237,6 +234,20 @@ impl PaperComparison {
             (Part::Whole, Some(tables)) => tables.csv.clone(),
             (Part::Whole, None) => claims::csv(&self.claims),
         }
+    }
+}
+
+/// Returns why runs have no data for a part of a paper, and a remedy; `again` is the command that runs the part.
+fn no_data(paper: &Paper, part: Part, runs: &[Run], again: &str) -> String {
+    let experiments = paper.experiments_of(part);
+    let runs = runs.iter().filter(|run| experiments.contains(&run.header.experiment.as_str()));
+    let kinds: Vec<VerdictKind> = runs.flat_map(|run| &run.records).map(|record| record.verdict.kind).collect();
+    let valid = kinds.iter().filter(|kind| **kind == VerdictKind::Valid).count();
+    let (total, experiments) = (kinds.len(), experiments.join(" and "));
+    if total > 0 && 2 * valid <= total {
+        format!(": {valid} of {total} trials of {experiments} are valid; try `muxbench report RUN` for the reasons")
+    } else {
+        format!(", which uses trials of {experiments}; try `{again}`")
     }
 }
 

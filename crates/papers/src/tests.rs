@@ -346,6 +346,24 @@ fn table_without_its_runs_names_the_command_that_makes_them() {
 }
 
 #[test]
+fn figure_without_valid_trials_counts_them() {
+    let paper = find("hermes2025").unwrap();
+    let part = paper.part(Some("3"), None).unwrap();
+    let mut run = testkit::run_of_experiment("hermes2025-short");
+    run.records.iter_mut().for_each(|record| record.verdict.kind = VerdictKind::ClientLimited);
+    let total = run.records.len();
+    let Err(error) = beside(paper, part, &[run]) else { panic!("a figure without valid trials is an error") };
+    let reason = format!("Figure 3 of hermes2025: 0 of {total} trials of hermes2025-short and hermes2025-busy and");
+    assert!(error.to_string().contains(&reason), "{error}");
+}
+
+#[test]
+fn run_of_another_paper_names_the_command_that_makes_one() {
+    let Err(error) = beside(find("maharjan2012").unwrap(), Part::Whole, &[testkit::run()]) else { panic!() };
+    assert!(error.to_string().contains("belongs to maharjan2012; try `muxbench reproduce maharjan2012`"), "{error}");
+}
+
+#[test]
 fn page_has_all_parts_of_a_paper_and_loads_nothing() {
     let words = ["muxbench", "reproduce", "it", "--output", "over there"].map(str::to_owned);
     for paper in PAPERS {
