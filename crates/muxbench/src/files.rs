@@ -17,12 +17,16 @@ use traffic::samples;
 
 use crate::output;
 
-/// Writes figures, given by name, title and chart, as SVG and, with the feature `png`, also as PNG.
+/// Writes figures, given by name, title and chart, as SVG and, with the feature `png`, also as PNG. Fails without any.
 pub fn write_figures<'a, T: AsRef<str>>(
     figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
     folder: &Path,
 ) -> anyhow::Result<()> {
+    let mut figures = figures.peekable();
+    if figures.peek().is_none() {
+        bail!("cannot write figures to {}: no figure has data; try without --figures", folder.display());
+    }
     fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let mut names = Vec::new();
     for (name, title, chart) in figures {
@@ -125,6 +129,15 @@ pub fn send_times(folder: &Path, run: &Run, trial: u32) -> anyhow::Result<Vec<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_without_any_figure_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let plots = folder.path().join("plots");
+        let why = write_figures(std::iter::empty::<(&str, &str, &Chart)>(), &[], &plots).unwrap_err().to_string();
+        assert!(why.contains("no figure has data; try without --figures"), "{why}");
+        assert!(!plots.exists());
+    }
 
     #[test]
     fn samples_of_another_trial_are_refused() {

@@ -120,9 +120,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sends_of: Vec<_> = sends_of.collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
     let comparison = PaperComparison::of(paper, part, &runs, &mut sends_of)?;
-    if let Some(folder) = &args.figures {
-        write_paper_figures(&comparison, folder)?;
-    }
     let page = folder.join(comparison.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let origin = Origin { command: &words, of_one: &base_command, folders: &folders };
@@ -131,6 +128,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.format.json && !args.csv {
         let places = format!("\nPage: {}\nResults: {}\n", page.display(), folder.display());
         print_places(&places, args.format.markdown)?;
+    }
+    // Fails without any figure, so the results come first.
+    if let Some(folder) = &args.figures {
+        write_paper_figures(&comparison, folder)?;
     }
     Ok(ExitCode::SUCCESS)
 }

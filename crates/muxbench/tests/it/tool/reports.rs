@@ -290,7 +290,10 @@ fn finished_paper_is_shown_and_not_run_again() {
         let arguments = [&["reproduce", "kawai2008", "--output", "here", "--quiet"][..], more].concat();
         run(folder.path(), &arguments, code)
     };
-    let printed = text(&reproduce(&["--figures", "plots"], 0).stdout);
+    let without_figures = reproduce(&["--figures", "plots"], 1);
+    let (printed, error) = (text(&without_figures.stdout), text(&without_figures.stderr));
+    assert!(error.contains("cannot write figures to plots: no figure has data"), "{error}");
+    assert!(!folder.path().join("plots").exists(), "no empty folder");
     assert!(printed.contains("No data for Figure 6 (experiment kawai2008-http), Figure 8"), "{printed}");
     assert!(printed.contains("Page: here/kawai2008.html"), "{printed}");
     let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
