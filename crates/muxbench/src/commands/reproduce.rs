@@ -137,9 +137,32 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn display_flags(args: &Args) -> Vec<String> {
-    let (json, markdown) = (args.format.json, args.format.markdown);
-    let flags = [("--json", json), ("--csv", args.csv), ("--markdown", markdown), ("--quiet", args.quiet)];
-    let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
+    let FormatArgs { json, markdown, wide } = args.format;
+    let formats = [("--json", json), ("--csv", args.csv), ("--markdown", markdown), ("--wide", wide)];
+    let flags = formats.into_iter().chain([("--quiet", args.quiet)]);
+    let flags = flags.filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
     let figures = args.figures.iter().flat_map(|folder| ["--figures".to_owned(), folder.display().to_string()]);
     figures.chain(flags).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn command_of_a_stopped_run_keeps_each_display_flag() {
+        for flags in ["--figures plots --json", "--csv", "--markdown", "--wide --quiet"] {
+            let line = format!("reproduce kawai2006 {flags}");
+            let Line { args } = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(display_flags(&args).join(" "), flags);
+        }
+    }
 }
