@@ -36,7 +36,7 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run for 9 to 15 minutes (default)
+    /// Run for 9 to 12 minutes (default)
     ///
     /// With shorter phases, fewer repeats or points, and one client. Where the paper compares architectures, they share windows in
     /// turns (interleaved). A busy host takes longer

@@ -484,6 +484,7 @@ fn commands_have_help_completions_and_man_pages() {
         assert!(text(&run(folder.path(), &["man", command], 0).stdout).contains(".TH"));
     }
     let help = text(&run(folder.path(), &["reproduce", "--help"], 0).stdout);
+    assert!(help.contains("Run for 9 to 12 minutes"), "as in docs/results.md: {help}");
     for paper in papers::PAPERS {
         assert!(help.contains(&format!("  {} ({})\n", paper.name, paper.parts())), "{help}");
         assert!(paper.experiments.iter().all(|experiment| help.contains(experiment)), "{help}");
