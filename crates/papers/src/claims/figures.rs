@@ -118,7 +118,7 @@ pub fn points(
     let point = |cell: &Cell| {
         let (value, interval) = cell.estimate()?;
         let (y, spread) = estimate(value, interval);
-        // As in a row of a run: one saturated or failed repeat disqualifies it.
+        // As in a row of a run: one saturated or failed repeat disqualifies it, unless the metric counts such repeats.
         let disqualifies = |kind: &&VerdictKind| {
             matches!(kind, VerdictKind::Saturated | VerdictKind::Failed) && !(metric.counts)(**kind)
         };
