@@ -142,11 +142,12 @@ pub(crate) fn pruned(run: &Run) -> Pruned {
 
 /// Returns the number of trials that this host can run, without the repeats that an ended comparison or gate skips.
 pub(crate) fn planned(run: &Run) -> usize {
-    let possible = run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
-    match run.header.strategy {
-        Strategy::Until { .. } | Strategy::Gate(_) => possible - pruned(run).indices.len(),
-        _ => possible,
-    }
+    let skipped = match run.header.strategy {
+        Strategy::Until { .. } | Strategy::Gate(_) => pruned(run).indices,
+        _ => Vec::new(),
+    };
+    let is_planned = |trial: &&Trial| trial.infeasible.is_empty() && !skipped.contains(&trial.index);
+    run.header.trials.iter().filter(is_planned).count()
 }
 
 /// Returns a line for each reason for missing repeats, with the rows that it concerns.
@@ -505,6 +506,18 @@ mod tests {
         assert_eq!((after.repeats, after.repeats_valid), (4, 3));
         assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 3 / 4);
         assert_eq!(after.reasons, ["unsteady: made up"]);
+    }
+
+    #[test]
+    fn skipped_trials_that_cannot_run_here_are_not_subtracted_twice() {
+        let mut run = testkit::run();
+        run.header.strategy = Strategy::Until { margin: 0.5, time_max_ns: 0 };
+        let done: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
+        let last = run.header.trials.last().unwrap().clone();
+        run.header.trials.push(Trial { index: last.index + 1, repeat: last.repeat + 1, ..last.clone() });
+        let infeasible = vec!["made up".to_owned()];
+        run.header.trials.push(Trial { index: last.index + 2, repeat: last.repeat + 1, infeasible, ..last });
+        assert_eq!(planned(&run), done.len());
     }
 
     #[test]
