@@ -244,8 +244,10 @@ fn no_data(paper: &Paper, part: Part, runs: &[Run], again: &str) -> String {
     let kinds: Vec<VerdictKind> = runs.flat_map(|run| &run.records).map(|record| record.verdict.kind).collect();
     let valid = kinds.iter().filter(|kind| **kind == VerdictKind::Valid).count();
     let (total, experiments) = (kinds.len(), experiments.join(" and "));
-    if total > 0 && 2 * valid <= total {
-        format!(": {valid} of {total} trials of {experiments} are valid; try `muxbench report RUN` for the reasons")
+    if total > 0 && valid == 0 {
+        format!(
+            ": none of the {total} trials of {experiments} is valid; try `muxbench report RUN` for the reasons, or `{again}`"
+        )
     } else {
         format!(", which uses trials of {experiments}; try `{again}`")
     }

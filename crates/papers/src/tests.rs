@@ -336,11 +336,18 @@ fn table_without_its_runs_names_the_command_that_makes_them() {
     let mut of_table_4 = testkit::kawai2006_run();
     of_table_4.records.retain(|record| record.trial.workload.active < 1.0);
     let of_datagrams = testkit::run_of_experiment("maharjan2012-udp");
-    for (paper, number, run) in [("maharjan2012", "4.9", of_datagrams), ("kawai2006", "3", of_table_4)] {
+    let mut without_samples = testkit::kawai2006_run();
+    without_samples.records.truncate(1);
+    without_samples.records[0].verdict.kind = VerdictKind::ClientLimited;
+    for (paper, number, run, word) in [
+        ("maharjan2012", "4.9", of_datagrams, "try"),
+        ("kawai2006", "3", of_table_4, "try"),
+        ("kawai2006", "5", without_samples, "is valid; try `muxbench report RUN` for the reasons, or"),
+    ] {
         let paper = find(paper).unwrap();
         let part = paper.part(None, Some(number)).unwrap();
         let Err(error) = beside(paper, part, &[run]) else { panic!("Table {number} has no data") };
-        let command = format!("try `muxbench reproduce {} --table {number}`", paper.name);
+        let command = format!("{word} `muxbench reproduce {} --table {number}`", paper.name);
         assert!(error.to_string().contains(&command), "{error}");
     }
 }
@@ -353,7 +360,8 @@ fn figure_without_valid_trials_counts_them() {
     run.records.iter_mut().for_each(|record| record.verdict.kind = VerdictKind::ClientLimited);
     let total = run.records.len();
     let Err(error) = beside(paper, part, &[run]) else { panic!("a figure without valid trials is an error") };
-    let reason = format!("Figure 3 of hermes2025: 0 of {total} trials of hermes2025-short and hermes2025-busy and");
+    let reason =
+        format!("Figure 3 of hermes2025: none of the {total} trials of hermes2025-short and hermes2025-busy and");
     assert!(error.to_string().contains(&reason), "{error}");
 }
 

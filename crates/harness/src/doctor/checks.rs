@@ -114,8 +114,9 @@ pub const CHECKS: &[CheckRow] = checks! {
         processes, such as those of mp, take much of a CPU from the servers.",
         |snapshot| match snapshot.fact("memory monitors") {
             Some("on") => warning("on", "echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state"),
-            Some(_) => good("off"),
-            None => unknown("not readable", "Run muxbench doctor as root"),
+            Some("off") => good("off"),
+            Some(state) => unknown(state, "Run muxbench doctor as root"),
+            None => not_reported(),
         };
     "leftovers": "Processes of killed runs use CPUs, memory and ports that later runs need.",
         |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {

@@ -195,17 +195,18 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Tells whether the kernel monitors accesses to memory (DAMON); `None` if this user cannot read it.
+/// Tells whether the kernel monitors accesses to memory (DAMON): `on`, `off`, or `unreadable` for this user; `None` without sysfs.
 fn memory_monitors() -> Option<String> {
     let monitors = match fs::read_dir("/sys/kernel/mm/damon/admin/kdamonds") {
         Err(_) if Path::new("/sys/kernel/mm").is_dir() => return Some("off".to_owned()),
         monitors => monitors.ok()?.flatten().filter(|it| it.path().is_dir()),
     };
     let states: Vec<Option<String>> = monitors.map(|it| read(&format!("{}/state", it.path().display()))).collect();
-    match states.iter().flatten().any(|state| state == "on") {
-        true => Some("on".to_owned()),
-        false => states.iter().all(Option::is_some).then(|| "off".to_owned()),
-    }
+    Some(match states.iter().flatten().any(|state| state == "on") {
+        true => "on".to_owned(),
+        false if states.iter().all(Option::is_some) => "off".to_owned(),
+        false => "unreadable".to_owned(),
+    })
 }
 
 /// Returns the distinct contents of the file `name` of all `cpus`.

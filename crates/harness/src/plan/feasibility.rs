@@ -140,7 +140,8 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     if let Some(fleet) = &host.fleet {
         reasons.extend(infeasible_for_workers(trial, fleet));
     }
-    let checked = kernel.check(&workload.transport, || workload.transport.check());
+    let has_server = trial.serve.target().is_none() && workload.network.is_none() && host.fleet.is_none();
+    let checked = kernel.check(&(workload.transport, has_server), || workload.transport.check(has_server));
     reasons.extend(checked.err().map(|reason| format!("workload.transport: {reason}")));
     let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
     let sources = match &workload.network {

@@ -88,8 +88,10 @@ pub(super) fn check_pages(experiment: &Experiment, loads: &[LoadConfig]) -> Resu
     let is_missing = |request: &&HttpTarget| {
         let path = request.path.split('?').next().unwrap_or_default().trim_start_matches('/');
         let index = if path.is_empty() || path.ends_with('/') { "index.html" } else { "" };
-        // Encoded paths differ from the names of their files.
-        let is_there = path.contains('%') || Path::new(folder).join(format!("{path}{index}")).is_file();
+        // Paths with encoded characters or `..` are not names of files.
+        let is_there = path.contains('%')
+            || path.split('/').any(|part| part == "." || part == "..")
+            || Path::new(folder).join(format!("{path}{index}")).is_file();
         !is_there && !request.status.unwrap_or(http.status).accepts(404)
     };
     match http.targets.iter().find(is_missing) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -132,8 +132,8 @@ impl<E: DeserializeOwned> Child<E> {
         };
         if let Err(error) = spawn_thread(read_lines).and_then(|()| spawn_thread(read_errors)) {
             let _ = process.kill().and_then(|()| process.wait());
-            return Err(error).context(
-                "cannot start a thread; raise the limit of processes (ulimit -u, the cgroup's pids.max) or the memory",
+            bail!(
+                "cannot start a thread: {error}; raise the limit of processes (ulimit -u, the cgroup's pids.max) or the memory"
             );
         }
         let mut child = Self {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use std::{io, iter, thread};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use harness::description::{self, Description};
 use harness::host::placement;
 use harness::plan::stage_cpus;
@@ -178,9 +178,6 @@ fn forward<I: Iterator<Item = Message>>(
 
 /// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
-    if let Err(reason) = args.arch.can_run() {
-        bail!("--arch {}: {reason}", args.arch);
-    }
     let mut options = spec::Server::default();
     args.server.apply(&mut options);
     let accepts = options.accepts(args.arch);
@@ -231,7 +228,11 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     }
     while !server.has_ended() && !matches!(messages.recv_timeout(POLL_INTERVAL), Ok(Message::Stop)) {}
     let end = server.snapshot();
-    server.stop()?;
+    // A server that this host cannot run fails with a system error without a name.
+    server.stop().map_err(|error| match args.arch.can_run() {
+        Err(reason) => anyhow!("--arch {}: {reason}", args.arch),
+        Ok(()) => error.into(),
+    })?;
     if args.json {
         send(&ServerEvent::Mark { snapshot: end });
     } else {

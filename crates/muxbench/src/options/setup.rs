@@ -371,7 +371,14 @@ pub fn separate(experiment: &mut Experiment, flag: &str) -> anyhow::Result<()> {
 pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) -> anyhow::Result<()> {
     let constant = [Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether];
     if experiment.workload.schedule.0.iter().any(|schedule| constant.contains(schedule)) {
-        return separate(experiment, "--schedule");
+        if experiment.interleave == Interleave::Always {
+            bail!(
+                "a search cannot interleave constant sends, because its rate changes; remove `interleave = \"always\"`, or try \
+                 --schedule poisson"
+            );
+        }
+        experiment.interleave = Interleave::Never;
+        return Ok(());
     }
     experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(limits)));
     Ok(())

@@ -147,7 +147,7 @@ impl Sends {
             self.here_row("  connections", |it| Some(it.workload.connections.to_string())),
             self.here_row("  active share", |it| Some(Share(it.workload.active).to_string())),
             self.here_row("  requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
-            self.row("trials counted", "here", |worst| Some(worst.all.trials.to_string())),
+            self.row("trials counted", "here", |worst| (worst.all.trials > 0).then(|| worst.all.trials.to_string())),
             self.row("  median standard deviation", "here", |worst| {
                 worst.all.stddev_us_median.map(format::significant)
             }),

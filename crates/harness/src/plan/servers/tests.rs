@@ -77,7 +77,7 @@ fn built_in_servers_need_a_file_for_each_path() {
         let http = format!("service = \"http\"\nhttp.folder = {:?}\n{more}", folder.path());
         planned(&format!("architectures = \"epoll\"\n[workload]\n{http}\n"))
     };
-    for good in ["/", "/?a", "/a/", "/index.html?b", "/b%20c"] {
+    for good in ["/", "/?a", "/a/", "/index.html?b", "/b%20c", "/x/../index.html"] {
         plan(&format!("http.paths = {good:?}")).unwrap();
     }
     plan("http.paths = \"/x\"\nhttp.status = 404").unwrap();

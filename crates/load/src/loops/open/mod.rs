@@ -93,7 +93,7 @@ pub fn run<P: ClientProtocol>(
         let reconnects = dialer.as_ref().map(|it| Reconnects::new(it, number as u32, &client.handover));
         let mut sender = Sender::new(shared, config, &sockets, dialer.as_ref().map(|_| &client.handover));
         let mut receiver = Receiver::new(shared, sockets, stamper, reconnects)?;
-        receiver.counts_goodput = config.request_timeout.is_some();
+        receiver.timeout_ticks = config.request_timeout.map(|it| clock.ticks(it.timeout_ns as f64));
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
         let mut add = |role: &str, thread: usize, run| {
             let (name, cpu) = (format!("{role} {number}"), driver::cpu_of(config, thread));

@@ -12,7 +12,7 @@ use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
 use crate::loops::open::reconnect::{Reconnected, Reconnects};
 use crate::protocol::{ClientProtocol, Reply};
-use crate::record::request::{Head, REJECTED, Shared};
+use crate::record::request::{Head, REJECTED, Record, Shared};
 use crate::record::statuses::Statuses;
 use crate::report::{Class, Errors};
 use crate::socket::Socket;
@@ -31,8 +31,8 @@ pub struct Receiver<'a, P: ClientProtocol> {
     stamper: Option<Stamper<'a, P>>,
     /// `None` if the end of a connection is an error.
     reconnects: Option<Reconnects<'a>>,
-    /// Whether only right responses complete a request.
-    pub counts_goodput: bool,
+    /// The time limit of requests in ticks, if the trial counts goodput. A wrong response within it is none, and completes nothing.
+    pub timeout_ticks: Option<u64>,
 }
 
 /// Counts of complete responses.
@@ -73,9 +73,10 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 /// Counts a wrong response, and returns the completion to record.
 #[cold]
-fn wrong(errors: &mut Errors, class: Class, now: u64, counts_goodput: bool) -> u64 {
+fn wrong(errors: &mut Errors, class: Class, record: &Record, now: u64, timeout_ticks: Option<u64>) -> u64 {
     errors.count(class, 1);
-    if counts_goodput || class == Class::Rejected { REJECTED } else { now }
+    let is_in_time = |timeout: u64| now.saturating_sub(record.sent.load(Relaxed)) <= timeout;
+    if timeout_ticks.map_or(class == Class::Rejected, is_in_time) { REJECTED } else { now }
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
@@ -99,7 +100,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             poller,
             inbox: Vec::with_capacity(READ_BYTES),
             responses: Responses::default(),
-            counts_goodput: false,
+            timeout_ticks: None,
             stamper,
             reconnects,
             shared,
@@ -191,11 +192,12 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 }
                 Some(Reply::Good) => {}
                 Some(Reply::Bad(class)) => {
-                    complete = wrong(&mut self.responses.errors, class, now, self.counts_goodput)
+                    complete = wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks)
                 }
                 Some(Reply::Last(bad)) => {
-                    complete =
-                        bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now, self.counts_goodput));
+                    complete = bad.map_or(now, |class| {
+                        wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks)
+                    });
                     failure = Some(Class::Closed);
                 }
                 Some(Reply::Garbage) => {
@@ -243,7 +245,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         connection.head.pass(record);
         let now = clock.now();
         connection.note_transfer(transfers, record, now);
-        let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now, self.counts_goodput));
+        let complete = bad
+            .map_or(now, |class| wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
         self.reconnect(index);
