@@ -226,6 +226,8 @@ pub struct Axis {
 /// The largest distance in pixels between adjacent marks of one name on the axis; the page's script has the same constant.
 pub const STEP_MAX: f64 = 18.0;
 
+/// The least room at each end of a logarithmic axis, as a share of its length: half of a mark.
+const MARK_SHARE: f64 = 0.03;
 /// The largest number of labels on the vertical axis of a small panel.
 pub const TICKS_BESIDE: usize = 7;
 /// The largest number of labels on the horizontal axis of a small panel.
@@ -243,7 +245,8 @@ impl Axis {
     pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values.filter(|&value| value > 0.0)).unwrap_or((1.0, 10.0));
         // Span at least a factor of 4, so that noise does not look like a difference.
-        let room = (2.0 / (high / low).sqrt()).max(1.12);
+        // A mark at an end is whole.
+        let room = (2.0 / (high / low).sqrt()).max(1.12).max((high / low).powf(MARK_SHARE));
         let range = [rounded(low / room), rounded(high * room)];
         // Sets of ticks, from dense to sparse. A set has the products of each of its steps and each power of its base.
         let sets: [(f64, &[f64]); 5] = match form {
@@ -383,6 +386,15 @@ mod tests {
 
     fn labels(axis: &Axis) -> Vec<&str> {
         axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn marks_at_the_ends_of_a_logarithmic_axis_are_whole() {
+        for (low, high) in [(1.0, 50_000.0), (30.0, 31.0), (1e3, 1e9)] {
+            let [from, to] = Axis::log("memory", Form::Bytes, TICKS_BESIDE, [low, high].into_iter()).range;
+            let share = |ratio: f64| ratio.ln() / (to / from).ln();
+            assert!(share(low / from) > 0.02 && share(to / high) > 0.02, "{low} {high}: {from} {to}");
+        }
     }
 
     #[test]
