@@ -107,8 +107,8 @@ impl LoadError {
             Class::Tls => remedy_of_tls(config, &error),
             Class::Short if config.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
-                "the server closed the connection before the end of the response; if it uses TLS on this port, write https://, or add --tls if \
-                 it has no http:// URL"
+                "the server closed the connection before the end of the response; if it uses TLS on this port, write https://, or \
+                 add --tls if it has no http:// URL"
             }
             Class::Reset if config.http.is_some() && config.tls.is_none() => {
                 "if the server uses TLS on this port, write https://, or add --tls if it has no http:// URL; otherwise check its \
@@ -119,11 +119,12 @@ impl LoadError {
                  connections"
             }
             Class::Timeout if config.http.is_some() => {
-                "the server sent no complete response: check that it speaks HTTP on this port, raise the timeout, or lower the connections"
+                "the server sent no complete response: check that it speaks HTTP on this port, raise the timeout, or lower the \
+                 connections"
             }
             Class::Timeout => {
-                "the server sent no complete response: if it speaks another protocol, choose its service, such as `http`; otherwise raise \
-                 the timeout, or lower the connections"
+                "the server sent no complete response: if it speaks another protocol, choose its service, such as `http`; otherwise \
+                 raise the timeout, or lower the connections"
             }
             Class::Short => "check the server's service, its sizes, its limit of connections, and whether it uses TLS",
             _ => "check the server's service, its sizes, and its limit of connections",

@@ -91,10 +91,15 @@ impl RunningServer<'_> {
         if error.is::<ServerFailed>() {
             return error;
         }
-        match self.process.next_event(Instant::now() + CAUSE_TIMEOUT) {
-            Ok(Some(ServerEvent::Failed { reason })) => ServerFailed(reason).into(),
-            Err(server_error) => server_error,
-            _ => error,
+        self.failure_within(CAUSE_TIMEOUT).unwrap_or(error)
+    }
+
+    /// Waits for the next event, and returns it if it is a failure or an error.
+    fn failure_within(&mut self, timeout: Duration) -> Option<anyhow::Error> {
+        match self.process.next_event(Instant::now() + timeout) {
+            Ok(Some(ServerEvent::Failed { reason })) => Some(ServerFailed(reason).into()),
+            Err(error) => Some(error),
+            Ok(_) => None,
         }
     }
 
@@ -110,11 +115,7 @@ impl RunningServer<'_> {
         };
         if count == 0 {
             // A server that has answered before its end reports its failure instead of the second answer.
-            return match self.process.next_event(Instant::now() + ALIVE) {
-                Ok(Some(ServerEvent::Failed { reason })) => ServerFailed(reason).into(),
-                Err(server_error) => server_error,
-                Ok(_) => self.mark().err().unwrap_or(error),
-            };
+            return self.failure_within(ALIVE).or_else(|| self.mark().err()).unwrap_or(error);
         }
         let (resource, limits) = match trial.architecture.ours().map(|it| it.model.per_connection) {
             Some(PerConnection::Thread) => ("threads", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),

@@ -102,7 +102,8 @@ impl Figures {
     }
 
     /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
-    /// with the most connections counts, if it has at least [`CONNECTIONS_MIN`]. Fails if the run is distributed, because its workers ran on other hosts.
+    /// with the most connections counts, if it has at least [`CONNECTIONS_MIN`]. Fails if the run is distributed, because its
+    /// workers ran on other hosts.
     pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_distributed {
             return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));

@@ -60,25 +60,24 @@ impl Transport {
         }
     }
 
-    /// Checks that this host supports the transport. `has_server` tells whether a server of muxbench listens on it here, outside of labs.
+    /// Checks that this host supports the transport. `has_server` tells whether a server of muxbench listens on it here, outside of
+    /// labs.
     pub fn check(self, has_server: bool) -> Result<(), String> {
         match self {
-            Self::Tcp if !has_server => Ok(()),
-            Self::Tcp => reach_loopback().map_err(|error| {
+            Self::Tcp if has_server => reach_loopback().map_err(|error| {
                 format!("cannot reach 127.0.0.1: {error}; enable it (ip link set lo up), or choose unix")
             }),
+            Self::Tcp => Ok(()),
             Self::Tcp6 => TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).map(drop).map_err(|error| {
                 format!("cannot listen on ::1: {error}; enable IPv6 on loopback, or choose tcp or unix")
             }),
-            Self::Unix => check_folder(&std::env::temp_dir()).and_then(|()| {
-                if !has_server {
-                    return Ok(());
-                }
-                let made = PrivateFolder::new().map(drop);
+            Self::Unix => {
+                check_folder(&std::env::temp_dir())?;
+                let made = if has_server { PrivateFolder::new().map(drop) } else { Ok(()) };
                 made.map_err(|error| {
                     format!("cannot make a folder for the socket: {error}; set TMPDIR to a writable folder")
                 })
-            }),
+            }
         }
     }
 }

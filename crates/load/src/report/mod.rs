@@ -221,8 +221,8 @@ pub struct SliceReport {
     pub active_share: f64,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
-    /// The figures of each block. Blocks are equal parts of the window, the same for all contestants: about four rounds or more, unless
-    /// there are fewer than 64.
+    /// The figures of each block. Blocks are equal parts of the window, the same for all contestants: about four rounds or more,
+    /// unless there are fewer than 64.
     #[serde(default)]
     pub blocks: Vec<BlockReport>,
 }

@@ -25,6 +25,7 @@ use crate::files::{check_path, in_shell, write};
 use crate::options::experiment::BaseArgs;
 use crate::options::format::FormatArgs;
 use crate::options::objective::ObjectiveArgs;
+use crate::options::repeated;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output, signals};
 
@@ -187,7 +188,7 @@ impl Args {
             }
             _ => {}
         }
-        if (1..cells.len()).any(|at| cells[..at].contains(&cells[at])) {
+        if repeated(&cells).is_some() {
             bail!("two races have the same traffic; give each value of --request, --response or --simulated-work once");
         }
         let mut races = Vec::new();

@@ -44,6 +44,11 @@ pub fn set<P: From<T>, T>(setting: &mut P, flag: Option<T>) {
     }
 }
 
+/// Returns the first value that equals an earlier one.
+pub fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+    values.iter().enumerate().find(|(at, value)| values[..*at].contains(value)).map(|(_, value)| value)
+}
+
 /// Overwrites a list if the user gave values for its flag.
 pub fn set_list<T: Clone>(setting: &mut OneOrMany<T>, values: &[T]) {
     if !values.is_empty() {

@@ -7,6 +7,7 @@ use harness::model::{AdviseLimit, AdviseWeight, GateFigure, Workload};
 use harness::spec::units::{Rate, Size, Time, UnitError};
 use wire::names;
 
+use super::repeated;
 use crate::output;
 
 /// The heading of the flags.
@@ -84,7 +85,7 @@ impl ObjectiveArgs {
     /// Returns the objective for a workload.
     pub fn weights(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseWeight>> {
         let figures: Vec<GateFigure> = self.objective.iter().map(|it| it.0.figure).collect();
-        if has_repeated(&figures) {
+        if repeated(&figures).is_some() {
             bail!("--objective: a figure has two weights; name each figure once");
         }
         if figures == [GateFigure::Rate] && !workload.is_closed() {
@@ -109,7 +110,7 @@ impl ObjectiveArgs {
         // A closed loop has no rate of its own.
         let planned_per_s = workloads.map(|it| it.rate_per_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
         let limits = self.limits();
-        if has_repeated(&limits.iter().map(|it| it.figure).collect::<Vec<_>>()) {
+        if repeated(&limits.iter().map(|it| it.figure).collect::<Vec<_>>()).is_some() {
             bail!("--limit: a figure has two limits; name each figure once");
         }
         if let Some(limit) = limits.iter().find(|it| it.figure == GateFigure::Rate && it.value > planned_per_s) {
@@ -122,10 +123,6 @@ impl ObjectiveArgs {
         }
         Ok(())
     }
-}
-
-fn has_repeated(figures: &[GateFigure]) -> bool {
-    figures.iter().enumerate().any(|(at, figure)| figures[..at].contains(figure))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use server::Accept;
 use wire::stream::Direction;
 
-use super::{named, set};
+use super::{named, repeated, set};
 
 /// Declares a group of optional flags under a heading, and a method that applies them. A row has the name that the flag
 /// shares with its setting, their type, the name of the value in the help, and further attributes.
@@ -43,8 +43,8 @@ macro_rules! flags {
 /// Parses different values separated by commas.
 fn list<T: DeserializeOwned + Display + PartialEq>(text: &str) -> Result<OneOrMany<T>, String> {
     let values: Vec<T> = text.split(',').map(named).collect::<Result<_, _>>()?;
-    match (1..values.len()).find(|&at| values[..at].contains(&values[at])) {
-        Some(at) => Err(format!("{} appears twice; remove one", values[at])),
+    match repeated(&values) {
+        Some(value) => Err(format!("{value} appears twice; remove one")),
         None => Ok(OneOrMany(values)),
     }
 }

@@ -134,8 +134,8 @@ pub struct Row {
     pub balance: Option<Balance>,
     /// The metric relative to the best row; `None` for rows that are not ranked. The best row has no interval.
     pub(crate) ratio: Option<Ratio>,
-    /// The mean difference of the blocks' median service times to those of the best row, in nanoseconds; `None` for the best row, in a closed loop, for rows of
-    /// another group, and for rows that are not ranked.
+    /// The mean difference of the blocks' median service times to those of the best row, in nanoseconds; `None` for the best row,
+    /// in a closed loop, for rows of another group, and for rows that are not ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_ns: Option<Estimate>,
     /// The blocks of the metric in the repeats that estimates use: median service time in nanoseconds, or transactions per

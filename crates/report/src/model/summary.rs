@@ -212,9 +212,6 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
     // A row that is not ranked shows every repeat that ran.
     let records = if verdict == VerdictKind::Valid { estimated.clone() } else { finished.to_vec() };
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
-    let distribution = |figure: fn(&LoadReport) -> &Measured| {
-        Some(merged(loads().map(figure))).filter(|it| it.count() > 0).map(|it| it.distribution())
-    };
     let late = client_tail::late(loads());
     let p50 = |time: fn(Percentile) -> Figure| {
         blocks.estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5))
@@ -260,7 +257,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         repeats_valid: finished.iter().filter(valid).count(),
         repeats_estimated: estimated.len(),
         missing,
-        send_delay: distribution(|load| &load.send_delay),
+        send_delay: distribution(&records, |load| &load.send_delay),
         response: of_repeats(blocks, &records, &late, |load| &load.response, Figure::Response),
         late,
         clients_from: client_tail::clients_from(&late),
@@ -302,6 +299,12 @@ fn estimate_of_repeats(records: &[&TrialRecord], value: impl Fn(&LoadReport) -> 
     Estimate::of(&records.iter().filter_map(block).collect::<Vec<_>>())
 }
 
+/// The distribution of all repeats together; `None` without a request.
+fn distribution(records: &[&TrialRecord], measured: fn(&LoadReport) -> &Measured) -> Option<Distribution> {
+    let all = merged(records.iter().filter_map(|record| record.load.as_ref()).map(measured));
+    Some(all).filter(|it| it.count() > 0).map(|it| it.distribution())
+}
+
 /// The distribution of all repeats together, with geometric means in place of its quantiles up to p99: of p50, p90, p95 and p99
 /// over their blocks, of the others over repeats. p90, p95 and p99 use the repeats of their estimate, unless the client may have
 /// caused them. `None` without a request.
@@ -312,8 +315,7 @@ fn of_repeats(
     measured: fn(&LoadReport) -> &Measured,
     time: fn(Percentile) -> Figure,
 ) -> Option<Distribution> {
-    let all = merged(records.iter().filter_map(|record| record.load.as_ref()).map(measured));
-    let all = Some(all).filter(|it| it.count() > 0)?.distribution();
+    let all = distribution(records, measured)?;
     let repeats = |quantile: fn(&Distribution) -> u64| {
         let value = |load: &LoadReport| quantile(&measured(load).distribution) as f64;
         estimate_of_repeats(records, value).map(|it| it.value.round() as u64)
