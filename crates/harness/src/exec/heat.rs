@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
 use load::report::interleaved::{joined, rounds_with_pauses};
 use load::report::merge::Account;
-use load::report::{LoadReport, PARTS};
+use load::report::{LoadReport, PARTS, SliceReport};
 use server::ServerSpec;
 
 use super::event::RunEvent;
@@ -46,10 +46,9 @@ impl<'a> Contestant<'a> {
         Self { trial, samples, observations, server: None, folder: None, order: None, idle: None }
     }
 
-    /// Whether responses arrived in the slices of other contestants, in more than a share of the rounds.
-    pub(super) fn has_overrun(&self, share_max: f64) -> bool {
-        let slices = self.observations.load.as_ref().and_then(|load| load.slices.as_ref());
-        slices.is_some_and(|slices| slices.overrun as f64 > share_max * slices.measured_rounds() as f64)
+    /// The facts about its slices.
+    pub(super) fn slices(&self) -> Option<&SliceReport> {
+        self.observations.load.as_ref()?.slices.as_ref()
     }
 
     fn server(&mut self) -> &mut RunningServer<'a> {

@@ -121,9 +121,8 @@ fn run_heat(
     );
     fatal?;
     if failed.is_none() {
-        let share_max = strategy::overrun_share_max(header);
-        let overruns = contestants.iter().filter(|contestant| contestant.has_overrun(share_max));
-        let alone: Vec<Trial> = overruns.map(|contestant| contestant.trial.alone()).collect();
+        let needs_own = |it: &&Contestant<'_>| it.slices().is_some_and(|it| strategy::needs_own_window(header, it));
+        let alone: Vec<Trial> = contestants.iter().filter(needs_own).map(|it| it.trial.alone()).collect();
         if !alone.is_empty() {
             remove_drafts(heat, store);
             drop(contestants);

@@ -3,7 +3,9 @@
 use load::report::SliceReport;
 
 use super::check::at_most;
-use super::limits::{LEFT_OUT_SHARE_MAX, OVERRUN_SHARE_MAX, SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX};
+use super::limits::{
+    LAW_DEVIATION_MAX, LEFT_OUT_SHARE_MAX, OVERRUN_SHARE_MAX, SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
+};
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
 
@@ -13,10 +15,18 @@ pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
     let paused = share(report.left_out, report.rounds + report.left_out);
     let [first_ns, second_ns] = report.p50_by_half_ns.map(|ns| ns as f64);
     let second_max_ns = (SLICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS);
+    let deviation = report.law_deviation();
     vec![
         at_most("share of rounds in which a client paused", paused, LEFT_OUT_SHARE_MAX, "", ClientLimited),
         at_most("share of slices with responses after the next guard", overrun, OVERRUN_SHARE_MAX, "", Unsteady),
         at_most("median service time late in slices", second_ns / 1e6, second_max_ns / 1e6, "ms", Saturated),
+        at_most(
+            "deviation of the rate from connections / (response + think time)",
+            deviation,
+            LAW_DEVIATION_MAX,
+            "",
+            Unsteady,
+        ),
     ]
 }
 
@@ -27,7 +37,9 @@ mod tests {
     /// The failed checks of a report.
     fn failed(report: SliceReport) -> Vec<&'static str> {
         let name = |check: &Check| {
-            ["a client paused", "after the next guard", "late in slices"].into_iter().find(|it| check.name.contains(it))
+            ["a client paused", "after the next guard", "late in slices", "think time"]
+                .into_iter()
+                .find(|it| check.name.contains(it))
         };
         checks(&report).iter().filter(|check| !check.passed).filter_map(name).collect()
     }
@@ -40,10 +52,14 @@ mod tests {
             left_out: 50,
             overrun: 25,
             p50_by_half_ns: [700_000, 1_400_000],
+            law_ratio: Some(0.76),
             blocks: Vec::new(),
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
+        for law_ratio in [0.74, 1.26].map(Some) {
+            assert_eq!(failed(SliceReport { law_ratio, ..healthy.clone() }), ["think time"]);
+        }
         assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
         assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use load::config::{Schedule, Slices};
+use load::config::{Schedule, Slices, Think};
+use server::Work;
+use server::service::work::Kind;
 use server::spec::mechanism::Spins;
 
 use super::limits::{ServerResources, bytes_per_connection};
@@ -21,9 +23,15 @@ const SLICE_REQUESTS: f64 = 5.0;
 const SLICE_NS_MAX: u64 = 100 * MS;
 /// The fewest requests in the measured part of a slice. With fewer, constant intervals may put all of them into guards.
 const MEASURED_REQUESTS_MIN: f64 = 2.0;
-/// The part of a slice for each connection: for a scan of all connections, and in a closed loop for several turns of all.
+/// The part of a slice for each connection, for a scan of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
-const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 75_000;
+/// The CPU time of a request in a closed loop, in which the requests of all connections wait for each other.
+const CLOSED_REQUEST_NS: u64 = 15_000;
+/// A think time is a whole number of slices and this part, the golden ratio: so connections send at all times of their slices alike,
+/// in guards and after them.
+const THINK_PART: f64 = 0.618;
+/// Slices of think times are multiples of this length.
+const THINK_STEP_NS: u64 = 10_000;
 /// The shortest slice of a distributed run. Its guard is four times the largest error of a worker's clock, 1 ms.
 const SLICE_NS_FLEET: u64 = 20 * MS;
 /// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice, for up
@@ -252,7 +260,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     }
     let connections = u64::from(trial.workload.connections);
     let shortest_ns = match trial.workload.rate_per_s {
-        None => connections * SLICE_NS_PER_CLOSED_CONNECTION,
+        None => GUARD_SHARE * response_ns(trial),
         Some(rate_per_s) => {
             let requests_ns = (SLICE_REQUESTS / rate_per_s * 1e9) as u64;
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
@@ -262,7 +270,31 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns)).max(of_clocks_ns);
     let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
     let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
-    shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns
+    let slice_ns = shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns;
+    match trial.load.think {
+        Think { mean_ns: think_ns @ 1.., exponential: false } => slice_of_think_ns(think_ns, slice_ns),
+        _ => slice_ns,
+    }
+}
+
+/// The expected response time of a closed loop: the work of all connections on one CPU, and the wait of one.
+fn response_ns(trial: &Trial) -> u64 {
+    let work = trial.serve.ours().and_then(|serve| serve.work);
+    let (cpu_ns, wait_ns) = match work {
+        Some(Work { kind: Kind::Sleep, time_ns, .. }) => (0, time_ns),
+        work => (work.map_or(0, |work| work.time_ns), 0),
+    };
+    u64::from(trial.workload.connections) * (CLOSED_REQUEST_NS + cpu_ns) + wait_ns
+}
+
+/// The length of slices for constant think times, at least `shortest_ns`. A guard holds a whole short think time.
+fn slice_of_think_ns(think_ns: u64, shortest_ns: u64) -> u64 {
+    let slices = think_ns as f64 / shortest_ns as f64;
+    let slice_ns = match slices < THINK_PART {
+        true => shortest_ns.max(GUARD_SHARE * think_ns),
+        false => (think_ns as f64 / ((slices - THINK_PART).floor() + THINK_PART)) as u64,
+    };
+    slice_ns.div_ceil(THINK_STEP_NS) * THINK_STEP_NS
 }
 
 /// The time after which the pattern of constant sends repeats; `None` for other schedules, and if the rate changes.

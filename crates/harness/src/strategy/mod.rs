@@ -9,8 +9,9 @@ mod sweep;
 pub mod until;
 
 use load::config::Slices;
+use load::report::SliceReport;
 
-use crate::judge::OVERRUN_SHARE_MAX;
+use crate::judge::{LAW_DEVIATION_MAX, OVERRUN_SHARE_MAX};
 use crate::model::blocks;
 use crate::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
@@ -121,14 +122,17 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
     heat
 }
 
-/// Returns the share of its slices that a contestant may overrun. Beyond it, the heat is void, and the contestant runs separately.
-pub fn overrun_share_max(header: &RunHeader) -> f64 {
-    match (&header.strategy, header.interleave) {
+/// Whether a contestant disturbed others, or its slices were too short for its responses. The heat is then void, and the contestant
+/// runs separately.
+pub fn needs_own_window(header: &RunHeader, slices: &SliceReport) -> bool {
+    let overrun_max = match (&header.strategy, header.interleave) {
         // A search must not charge a server with responses that another server delayed.
         (Strategy::Capacity(_) | Strategy::Overload(_), _) => 0.0,
         (_, Interleave::Auto) => OVERRUN_SHARE_MAX,
-        (_, Interleave::Always | Interleave::Never) => 1.0,
-    }
+        (_, Interleave::Always | Interleave::Never) => return false,
+    };
+    let has_overrun = slices.overrun as f64 > overrun_max * slices.measured_rounds() as f64;
+    has_overrun || slices.law_deviation() > LAW_DEVIATION_MAX
 }
 
 /// Returns the remaining planned trials. A search and a race have none: results determine their trials.
@@ -245,16 +249,20 @@ mod tests {
     }
 
     #[test]
-    fn searches_void_heats_with_any_overrun() {
+    fn overruns_and_responses_longer_than_slices_void_heats() {
         let (varied, limits) = (Varied::Rate, Vec::new());
         let goal = SearchGoal { varied, limits, from: 1.0, most: 1.0, precision: 0.1, time_max_ns: 1 };
-        let share_max = |strategy: &Strategy, interleave| {
-            overrun_share_max(&RunHeader { strategy: strategy.clone(), interleave, ..header() })
+        let separates = |strategy: &Strategy, interleave, overrun, law_ratio| {
+            let header = RunHeader { strategy: strategy.clone(), interleave, ..header() };
+            needs_own_window(&header, &SliceReport { rounds: 100, overrun, law_ratio, ..SliceReport::default() })
         };
         let capacity = Strategy::Capacity(goal);
         let interleave = [Interleave::Auto, Interleave::Always];
-        assert_eq!(interleave.map(|it| share_max(&capacity, it)), [0.0, 0.0]);
-        assert_eq!(interleave.map(|it| share_max(&Strategy::Whole, it)), [OVERRUN_SHARE_MAX, 1.0]);
+        assert_eq!(interleave.map(|it| separates(&capacity, it, 1, None)), [true, true]);
+        assert_eq!(interleave.map(|it| separates(&capacity, it, 0, None)), [false, false]);
+        assert_eq!([25, 26].map(|overrun| separates(&Strategy::Whole, interleave[0], overrun, None)), [false, true]);
+        assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(0.5)));
+        assert_eq!([0.8, 0.7].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
     }
 
     #[test]

@@ -183,6 +183,9 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             overrun,
             active_share,
             p50_by_half_ns: halves(&joined, &whole),
+            law_ratio: (report.closed.is_some() && config.pipeline == 1)
+                .then(|| in_window as f64 / window_s / law_per_s(&whole, config.think.mean_ns))
+                .filter(|ratio| ratio.is_finite()),
             blocks: blocks(&joined, samples, &whole),
         }),
         response: of_samples(figures::response_ns),
@@ -190,6 +193,18 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
         service,
         ..report
     }
+}
+
+/// Returns the transactions per second of a closed loop by the interactive response time law, from the connections with responses.
+fn law_per_s(whole: &[Sample], think_ns: u64) -> f64 {
+    let connections: BTreeSet<(u32, u32)> = whole
+        .iter()
+        .filter(|sample| sample.complete_ns != Sample::NEVER)
+        .map(|sample| (sample.client, sample.connection))
+        .collect();
+    let response_ns = figures::values(whole, figures::response_ns);
+    let mean_ns = response_ns.iter().sum::<u64>() as f64 / response_ns.len() as f64;
+    connections.len() as f64 / (mean_ns + think_ns as f64) * 1e9
 }
 
 /// Returns the median service times in the first and in the second halves of the measured parts.
@@ -234,7 +249,7 @@ fn blocks(joined: &Joined, samples: &[Sample], whole: &[Sample]) -> Vec<BlockRep
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Phases;
+    use crate::config::{Phases, Think};
 
     const MS: u64 = 1_000_000;
 
@@ -284,6 +299,27 @@ mod tests {
         };
         assert_eq!(slices.blocks, [block; 16], "a block is two rounds");
         assert_eq!(report.outstanding, Outstanding::default());
+    }
+
+    #[test]
+    fn closed_loop_is_compared_with_interactive_response_time_law() {
+        let config = LoadConfig { rate_per_s: None, think: Think { mean_ns: 2 * MS, exponential: false }, ..config() };
+        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
+        let report = LoadReport { closed: Some(closed), ..LoadReport::default() };
+        // Three connections send every 3 ms: a response takes 1 ms, and the think time 2 ms.
+        let mut samples = samples(&config);
+        for (at, sample) in samples.iter_mut().enumerate() {
+            (sample.connection, sample.complete_ns) = (at as u32 % 3, sample.planned_ns + MS as i64);
+        }
+        let ratio = |config: &LoadConfig, samples: &[Sample]| {
+            joined(config, report.clone(), samples, &BTreeSet::new()).slices.unwrap().law_ratio
+        };
+        assert_eq!(ratio(&config, &samples), Some(1.0));
+        assert_eq!(ratio(&LoadConfig { pipeline: 2, ..config.clone() }, &samples), None);
+        // Half of the measured parts have no responses.
+        samples.retain(|sample| sample.planned_ns % (10 * MS as i64) < 5 * MS as i64);
+        assert_eq!(ratio(&config, &samples), Some(0.5));
+        assert_eq!(ratio(&config, &[]), None);
     }
 
     #[test]

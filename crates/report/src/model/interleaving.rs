@@ -14,7 +14,7 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let slices = || records.iter().filter_map(|record| Some((record.trial.load.slices?, record)));
     let Some((first, _)) = slices().next() else {
         let is_planned = !records.is_empty() && planned.iter().any(|trial| trial.load.slices.is_some());
-        let text = "The servers ran separately, because responses arrived in the turns of other servers.";
+        let text = "The servers ran separately, because their responses took too long for turns.";
         return is_planned.then(|| text.to_owned()).into_iter().collect();
     };
     // All contestants of a heat leave out the same rounds.

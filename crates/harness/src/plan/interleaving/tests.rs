@@ -191,6 +191,27 @@ fn workers_share_windows_if_their_clocks_are_exact() {
 }
 
 #[test]
+fn slices_of_closed_loops_hold_work_and_spread_think_times() {
+    let turns = |more: &str| {
+        let closed =
+            format!("[workload]\nconnections = 10\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"\n{more}");
+        let sentence = planned(&closed).unwrap().interleaving[0].clone();
+        let (_, turns) = sentence.split_once("in turns of ").expect("the trials share a window");
+        turns.split_once(' ').expect("the guard follows").0.to_owned()
+    };
+    assert_eq!(turns(""), "2500us");
+    // A guard holds the work of all connections, or the wait of one.
+    assert_eq!(turns("simulated-work = \"cpu=100us\""), "7500us");
+    assert_eq!(turns("simulated-work = \"sleep=1ms\""), "7500us");
+    // 5 ms is 1.618 slices, 2.4 ms 0.618. A guard holds 1 ms.
+    assert_eq!(
+        ["5ms", "2400us", "1ms"].map(|think| turns(&format!("think = \"{think}\""))),
+        ["3100us", "3890us", "5ms"]
+    );
+    assert_eq!(turns("think = \"5ms,exponential\""), "2500us");
+}
+
+#[test]
 fn short_windows_and_short_lived_connections_are_separate() {
     let slow = planned(&WORKLOAD.replace("rate = 1000", "rate = 200")).unwrap();
     assert_eq!(
