@@ -240,7 +240,7 @@ pub fn interleaved_run() -> Run {
             overrun: 0,
             active_share: 0.25,
             p50_by_half_ns: [service_ns as u64; 2],
-            law_ratio: None,
+            law_responses: None,
             blocks: (0..PARTS).map(block).collect(),
         });
         run.records.push(record);

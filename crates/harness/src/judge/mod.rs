@@ -16,7 +16,7 @@ mod limits;
 mod netns;
 mod open;
 mod server_side;
-mod slices;
+pub(crate) mod slices;
 mod steady;
 mod stream;
 mod sufficient;
@@ -33,7 +33,7 @@ use wire::stream::Stream;
 use crate::model::network::NetworkReport;
 use crate::model::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
-pub(crate) use limits::{LAW_DEVIATION_MAX, LOST_SHARE_MAX, OVERRUN_SHARE_MAX};
+pub(crate) use limits::{LOST_SHARE_MAX, OVERRUN_SHARE_MAX};
 pub use server_side::ServerSide;
 
 /// Judges a trial by its load and the facts about its server.

@@ -4,7 +4,7 @@ use load::report::SliceReport;
 
 use super::check::at_most;
 use super::limits::{
-    LAW_DEVIATION_MAX, LEFT_OUT_SHARE_MAX, OVERRUN_SHARE_MAX, SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
+    LAW_DEVIATION_MAX, LAW_DEVIATIONS, LEFT_OUT_SHARE_MAX, OVERRUN_SHARE_MAX, SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
 };
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
@@ -15,23 +15,29 @@ pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
     let paused = share(report.left_out, report.rounds + report.left_out);
     let [first_ns, second_ns] = report.p50_by_half_ns.map(|ns| ns as f64);
     let second_max_ns = (SLICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS);
-    let deviation = report.law_deviation();
-    vec![
+    let checks = [
         at_most("share of rounds in which a client paused", paused, LEFT_OUT_SHARE_MAX, "", ClientLimited),
         at_most("share of slices with responses after the next guard", overrun, OVERRUN_SHARE_MAX, "", Unsteady),
         at_most("median service time late in slices", second_ns / 1e6, second_max_ns / 1e6, "ms", Saturated),
-        at_most(
-            "deviation of the rate from connections / (response + think time)",
-            deviation,
-            LAW_DEVIATION_MAX,
-            "",
-            Unsteady,
-        ),
-    ]
+    ];
+    checks.into_iter().chain(law(report)).collect()
+}
+
+/// Checks whether a closed loop obeys the interactive response time law; `None` for other loops. It does not if its slices are too
+/// short for its responses.
+pub(crate) fn law(report: &SliceReport) -> Option<Check> {
+    let expected = report.law_responses?;
+    let responses = report.blocks.iter().map(|block| block.completed).sum::<u64>() as f64;
+    let deviation = (responses / expected - 1.0).abs();
+    let max = LAW_DEVIATION_MAX + LAW_DEVIATIONS / expected.sqrt();
+    let name = "deviation of the rate from connections / (response + think time)";
+    Some(at_most(name, deviation, max, "", Unsteady))
 }
 
 #[cfg(test)]
 mod tests {
+    use load::report::BlockReport;
+
     use super::*;
 
     /// The failed checks of a report.
@@ -52,14 +58,21 @@ mod tests {
             left_out: 50,
             overrun: 25,
             p50_by_half_ns: [700_000, 1_400_000],
-            law_ratio: Some(0.76),
-            blocks: Vec::new(),
+            law_responses: Some(1_150_000.0),
+            blocks: vec![BlockReport { completed: 1_000_000, ..BlockReport::default() }],
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
-        for law_ratio in [0.74, 1.26].map(Some) {
-            assert_eq!(failed(SliceReport { law_ratio, ..healthy.clone() }), ["think time"]);
+        for law_responses in [1_200_000.0, 850_000.0, f64::INFINITY].map(Some) {
+            assert_eq!(failed(SliceReport { law_responses, ..healthy.clone() }), ["think time"]);
         }
+        let few = vec![BlockReport { completed: 100, ..BlockReport::default() }];
+        assert_eq!(
+            failed(SliceReport { law_responses: Some(160.0), blocks: few, ..healthy.clone() }),
+            [""; 0],
+            "chance"
+        );
+        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 3);
         assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
         assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(

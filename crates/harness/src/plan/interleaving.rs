@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use load::config::{Schedule, Slices, Think};
-use server::Work;
 use server::service::work::Kind;
 use server::spec::mechanism::Spins;
 
@@ -26,19 +25,21 @@ const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection, for a scan of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 /// The CPU time of a request in a closed loop, in which the requests of all connections wait for each other.
-const CLOSED_REQUEST_NS: u64 = 15_000;
+const CLOSED_REQUEST_NS: u64 = 30_000;
+/// The shortest slice of a closed loop. Its guard holds responses of 2 ms.
+const CLOSED_SLICE_NS_MIN: u64 = 10 * MS;
 /// A think time is a whole number of slices and this part, the golden ratio: so connections send at all times of their slices alike,
 /// in guards and after them.
 const THINK_PART: f64 = 0.618;
 /// Slices of think times are multiples of this length.
-const THINK_STEP_NS: u64 = 10_000;
+const THINK_STEP_NS: u64 = 1_000;
 /// The shortest slice of a distributed run. Its guard is four times the largest error of a worker's clock, 1 ms.
 const SLICE_NS_FLEET: u64 = 20 * MS;
 /// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice, for up
 /// to 4 ms with 100 processes on a slow host.
 const GAP_SHARE: u64 = 20;
 const CLOSED_GAP_SHARE: u64 = 2;
-/// The longest round trip of a lab's network. Gaps and slices become as long.
+/// The longest round trip of a lab's network. Gaps and slices become as long, and slices of closed loops five times as long.
 const ROUND_TRIP_NS_MAX: u64 = 20 * MS;
 /// The part of a slice that is its guard.
 const GUARD_SHARE: u64 = 5;
@@ -260,7 +261,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     }
     let connections = u64::from(trial.workload.connections);
     let shortest_ns = match trial.workload.rate_per_s {
-        None => GUARD_SHARE * response_ns(trial),
+        None => CLOSED_SLICE_NS_MIN.max(GUARD_SHARE * response_ns(trial)),
         Some(rate_per_s) => {
             let requests_ns = (SLICE_REQUESTS / rate_per_s * 1e9) as u64;
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
@@ -277,14 +278,15 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     }
 }
 
-/// The expected response time of a closed loop: the work of all connections on one CPU, and the wait of one.
+/// The expected response time of a closed loop: the CPU time of all connections on one CPU, a wait, and the lab's round trip. A
+/// pipeline has the work of all its requests.
 fn response_ns(trial: &Trial) -> u64 {
     let work = trial.serve.ours().and_then(|serve| serve.work);
-    let (cpu_ns, wait_ns) = match work {
-        Some(Work { kind: Kind::Sleep, time_ns, .. }) => (0, time_ns),
-        work => (work.map_or(0, |work| work.time_ns), 0),
-    };
-    u64::from(trial.workload.connections) * (CLOSED_REQUEST_NS + cpu_ns) + wait_ns
+    let (is_wait, work_ns) = work.map_or((false, 0), |work| (work.kind == Kind::Sleep, work.time_ns));
+    let work_ns = u64::from(trial.load.pipeline) * work_ns;
+    let (cpu_ns, wait_ns) = if is_wait { (0, work_ns) } else { (work_ns, 0) };
+    let round_trip_ns = trial.workload.network.as_ref().map_or(0, round_trip_ns);
+    u64::from(trial.workload.connections) * (CLOSED_REQUEST_NS + cpu_ns) + wait_ns + round_trip_ns
 }
 
 /// The length of slices for constant think times, at least `shortest_ns`. A guard holds a whole short think time.

@@ -11,7 +11,7 @@ pub mod until;
 use load::config::Slices;
 use load::report::SliceReport;
 
-use crate::judge::{LAW_DEVIATION_MAX, OVERRUN_SHARE_MAX};
+use crate::judge::{self, OVERRUN_SHARE_MAX};
 use crate::model::blocks;
 use crate::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
@@ -132,7 +132,7 @@ pub fn needs_own_window(header: &RunHeader, slices: &SliceReport) -> bool {
         (_, Interleave::Always | Interleave::Never) => return false,
     };
     let has_overrun = slices.overrun as f64 > overrun_max * slices.measured_rounds() as f64;
-    has_overrun || slices.law_deviation() > LAW_DEVIATION_MAX
+    has_overrun || judge::slices::law(slices).is_some_and(|check| !check.passed)
 }
 
 /// Returns the remaining planned trials. A search and a race have none: results determine their trials.
@@ -149,7 +149,7 @@ pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Tr
 #[cfg(test)]
 mod tests {
     use load::LoadReport;
-    use load::report::ChurnReport;
+    use load::report::{BlockReport, ChurnReport};
 
     use super::sweep::keeps_up;
     use super::*;
@@ -252,17 +252,21 @@ mod tests {
     fn overruns_and_responses_longer_than_slices_void_heats() {
         let (varied, limits) = (Varied::Rate, Vec::new());
         let goal = SearchGoal { varied, limits, from: 1.0, most: 1.0, precision: 0.1, time_max_ns: 1 };
-        let separates = |strategy: &Strategy, interleave, overrun, law_ratio| {
+        let separates = |strategy: &Strategy, interleave, overrun, law_responses| {
             let header = RunHeader { strategy: strategy.clone(), interleave, ..header() };
-            needs_own_window(&header, &SliceReport { rounds: 100, overrun, law_ratio, ..SliceReport::default() })
+            let blocks = vec![BlockReport { completed: 1_000_000, ..BlockReport::default() }];
+            needs_own_window(
+                &header,
+                &SliceReport { rounds: 100, overrun, law_responses, blocks, ..SliceReport::default() },
+            )
         };
         let capacity = Strategy::Capacity(goal);
         let interleave = [Interleave::Auto, Interleave::Always];
         assert_eq!(interleave.map(|it| separates(&capacity, it, 1, None)), [true, true]);
         assert_eq!(interleave.map(|it| separates(&capacity, it, 0, None)), [false, false]);
         assert_eq!([25, 26].map(|overrun| separates(&Strategy::Whole, interleave[0], overrun, None)), [false, true]);
-        assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(0.5)));
-        assert_eq!([0.8, 0.7].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
+        assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(2e6)));
+        assert_eq!([1.15e6, 1.2e6].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
     }
 
     #[test]

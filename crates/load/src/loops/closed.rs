@@ -231,7 +231,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
                 }
                 exchange.step = Step::Idle;
                 let now = self.engine.clock.now();
-                let due = exchange.due.max(self.engine.after(now, 0));
+                let due = if exchange.due > now { exchange.due } else { self.engine.slices.after(now, 0) };
                 self.send_at(at, due);
             }
             Ok(awaits) => self.watch(at, awaits),

@@ -227,23 +227,21 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     }
 
     pub fn first_due(&mut self, start: u64) -> u64 {
-        let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
-        let think_ticks = (think_ticks * self.random.random::<f64>()) as u64;
-        self.after(start, think_ticks)
+        let factor = if self.think.exponential { self.exponential() } else { self.random.random::<f64>() };
+        self.slices.after(start, self.clock.ticks(self.think.mean_ns as f64 * factor))
     }
 
-    /// Returns the time after `ticks` of the client's slices.
-    #[inline]
-    pub fn after(&mut self, now: u64, ticks: u64) -> u64 {
-        self.slices.after(now, ticks, &mut self.random)
+    /// Draws from the exponential distribution of mean 1. It is also the distribution of the rest of a think time.
+    fn exponential(&mut self) -> f64 {
+        -(1.0 - self.random.random::<f64>()).ln()
     }
 
     /// Draws the due time of the request after a response at `now`.
     #[inline]
     pub fn next_due(&mut self, now: u64) -> u64 {
-        let factor = if self.think.exponential { -(1.0 - self.random.random::<f64>()).ln() } else { 1.0 };
+        let factor = if self.think.exponential { self.exponential() } else { 1.0 };
         let think_ticks = if self.think.is_none() { 0 } else { self.clock.ticks(self.think.mean_ns as f64 * factor) };
-        self.after(now, think_ticks)
+        self.slices.after(now, think_ticks)
     }
 
     /// Whether the next request may follow a response at `now` immediately.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::samples::{self as figures, KernelFacts};
 use super::{BlockReport, ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
-use crate::config::{LoadConfig, Slices};
+use crate::config::{LoadConfig, Slices, active_count};
 
 /// The rounds of a block, if there are more rounds than blocks.
 const ROUNDS_PER_BLOCK: u64 = 4;
@@ -183,9 +183,8 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             overrun,
             active_share,
             p50_by_half_ns: halves(&joined, &whole),
-            law_ratio: (report.closed.is_some() && config.pipeline == 1)
-                .then(|| in_window as f64 / window_s / law_per_s(&whole, config.think.mean_ns))
-                .filter(|ratio| ratio.is_finite()),
+            law_responses: (report.closed.is_some() && config.pipeline == 1)
+                .then(|| window_s * law_per_s(config, &whole)),
             blocks: blocks(&joined, samples, &whole),
         }),
         response: of_samples(figures::response_ns),
@@ -195,16 +194,12 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     }
 }
 
-/// Returns the transactions per second of a closed loop by the interactive response time law, from the connections with responses.
-fn law_per_s(whole: &[Sample], think_ns: u64) -> f64 {
-    let connections: BTreeSet<(u32, u32)> = whole
-        .iter()
-        .filter(|sample| sample.complete_ns != Sample::NEVER)
-        .map(|sample| (sample.client, sample.connection))
-        .collect();
+/// Returns the transactions per second of a closed loop by the interactive response time law.
+fn law_per_s(config: &LoadConfig, whole: &[Sample]) -> f64 {
+    let connections = active_count(config.active, config.connections);
     let response_ns = figures::values(whole, figures::response_ns);
-    let mean_ns = response_ns.iter().sum::<u64>() as f64 / response_ns.len() as f64;
-    connections.len() as f64 / (mean_ns + think_ns as f64) * 1e9
+    let mean_ns = response_ns.iter().sum::<u64>() as f64 / response_ns.len().max(1) as f64;
+    f64::from(connections) / (mean_ns + config.think.mean_ns as f64) * 1e9
 }
 
 /// Returns the median service times in the first and in the second halves of the measured parts.
@@ -303,7 +298,8 @@ mod tests {
 
     #[test]
     fn closed_loop_is_compared_with_interactive_response_time_law() {
-        let config = LoadConfig { rate_per_s: None, think: Think { mean_ns: 2 * MS, exponential: false }, ..config() };
+        let think = Think { mean_ns: 2 * MS, exponential: false };
+        let config = LoadConfig { rate_per_s: None, connections: 3, think, ..config() };
         let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
         let report = LoadReport { closed: Some(closed), ..LoadReport::default() };
         // Three connections send every 3 ms: a response takes 1 ms, and the think time 2 ms.
@@ -311,15 +307,15 @@ mod tests {
         for (at, sample) in samples.iter_mut().enumerate() {
             (sample.connection, sample.complete_ns) = (at as u32 % 3, sample.planned_ns + MS as i64);
         }
-        let ratio = |config: &LoadConfig, samples: &[Sample]| {
-            joined(config, report.clone(), samples, &BTreeSet::new()).slices.unwrap().law_ratio
+        let expected = |config: &LoadConfig, samples: &[Sample]| {
+            joined(config, report.clone(), samples, &BTreeSet::new()).slices.unwrap().law_responses
         };
-        assert_eq!(ratio(&config, &samples), Some(1.0));
-        assert_eq!(ratio(&LoadConfig { pipeline: 2, ..config.clone() }, &samples), None);
-        // Half of the measured parts have no responses.
-        samples.retain(|sample| sample.planned_ns % (10 * MS as i64) < 5 * MS as i64);
-        assert_eq!(ratio(&config, &samples), Some(0.5));
-        assert_eq!(ratio(&config, &[]), None);
+        assert_eq!(expected(&config, &samples), Some(256.0), "one for each millisecond");
+        let sleepy = Think { mean_ns: 8 * MS, ..think };
+        let active = LoadConfig { connections: 6, active: 0.5, think: sleepy, ..config.clone() };
+        assert!(expected(&active, &samples).is_some_and(|it| (it - 256.0 / 3.0).abs() < 1e-9));
+        assert_eq!(expected(&LoadConfig { pipeline: 2, ..config.clone() }, &samples), None);
+        assert_eq!(expected(&config, &[]), Some(384.0), "at most one for each think time");
     }
 
     #[test]

@@ -221,11 +221,11 @@ pub struct SliceReport {
     pub active_share: f64,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
-    /// In a closed loop: the transactions per second, relative to the number of connections / (mean response time + mean think
-    /// time). Without slices both are equal, by the interactive response time law (Denning and Buzen 1978, "The operational
-    /// analysis of queueing network models"). `None` in other loops, in pipelines, and in runs of older versions.
+    /// In a closed loop: the number of responses in the measured parts by the interactive response time law, window * connections /
+    /// (mean response time + mean think time) (Denning and Buzen 1978, "The operational analysis of queueing network models").
+    /// `None` in other loops, in pipelines, and in runs of older versions.
     #[serde(default)]
-    pub law_ratio: Option<f64>,
+    pub law_responses: Option<f64>,
     /// The figures of each block. Blocks are equal parts of the window, the same for all contestants: about four rounds or more,
     /// unless there are fewer than 64.
     #[serde(default)]
@@ -236,11 +236,6 @@ impl SliceReport {
     /// Returns the number of measured rounds. With pauses in most rounds, all are measured.
     pub fn measured_rounds(&self) -> u64 {
         self.rounds + if self.left_out > self.rounds { self.left_out } else { 0 }
-    }
-
-    /// Returns how far the rate deviates from the interactive response time law, as a share; 0 if unknown.
-    pub fn law_deviation(&self) -> f64 {
-        self.law_ratio.map_or(0.0, |ratio| (ratio - 1.0).abs())
     }
 }
 

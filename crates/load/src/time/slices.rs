@@ -1,7 +1,5 @@
 //! The times at which a client may send: always, or only in its own slices of an interleaved trial.
 
-use rand::RngExt;
-
 use crate::config::LoadConfig;
 use crate::driver::Turns;
 use crate::time::clock::Clock;
@@ -21,7 +19,6 @@ pub struct OwnSlices {
     /// The start of each slice, ascending. Empty without slices.
     starts: Vec<u64>,
     ticks: u64,
-    guard_ticks: u64,
     next: usize,
 }
 
@@ -31,8 +28,7 @@ impl OwnSlices {
         let Some(slices) = config.slices else { return Self::default() };
         let rounds = config.window_ns().end / slices.round_ns();
         let starts = (0..rounds).map(|round| start + clock.ticks(slices.start_ns(round) as f64)).collect();
-        let [ticks, guard_ticks] = [slices.slice_ns, slices.guard_ns].map(|ns| clock.ticks(ns as f64));
-        Self { starts, ticks, guard_ticks, next: 0 }
+        Self { starts, ticks: clock.ticks(slices.slice_ns as f64), next: 0 }
     }
 
     /// Whether the client may always send.
@@ -70,17 +66,22 @@ impl OwnSlices {
         if self.starts.is_empty() { turns } else { turns.with_pauses(ticks) }
     }
 
-    /// Returns the time after `ticks` of the client's slices from `now` on; `u64::MAX` if fewer are left. Outside a slice they
-    /// begin at a random time in the next guard, so that connections do not send at the same times of each slice. `now` must ascend.
+    /// The end of the slice before the next one.
+    fn last_end(&self) -> Option<u64> {
+        Some(self.starts[self.next.checked_sub(1)?] + self.ticks)
+    }
+
+    /// Returns the time after `ticks` of the client's slices from `now` on; `u64::MAX` if fewer are left. A response in the gap, some
+    /// time after a slice, counts as one at that time of the next slice. `now` must ascend.
     #[inline]
-    pub fn after(&mut self, now: u64, ticks: u64, random: &mut impl RngExt) -> u64 {
+    pub fn after(&mut self, now: u64, ticks: u64) -> u64 {
         if self.starts.is_empty() {
             return now.saturating_add(ticks);
         }
         let begin = match self.next_start(now) {
             None => now,
             Some(u64::MAX) => return u64::MAX,
-            Some(start) => start + (self.guard_ticks as f64 * random.random::<f64>()) as u64,
+            Some(start) => start + self.last_end().map_or(0, |end| now - end),
         };
         let within = begin - self.starts[self.next] + ticks;
         let (slices, rest) = (within / self.ticks, within % self.ticks);
@@ -90,11 +91,6 @@ impl OwnSlices {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use rand::SeedableRng;
-    use rand_xoshiro::Xoshiro256PlusPlus;
-
     use super::*;
     use crate::config::{ClockChoice, Phases, Slices};
 
@@ -134,16 +130,13 @@ mod tests {
     #[test]
     fn delay_passes_only_in_slices() {
         let (mut slices, starts) = made_up();
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut after = |now, ticks| slices.after(now, ticks, &mut random);
+        let mut after = |now, ticks| slices.after(now, ticks);
+        assert_eq!(after(starts[0] - 1, 3), starts[0] + 3);
         assert_eq!(after(starts[0] + 3, 5), starts[0] + 8);
         assert_eq!(after(starts[0] + 3, 7), starts[1], "the slice has 7 ticks left");
-        let of_gap: BTreeSet<u64> = (0..100).map(|_| after(starts[0] + 10, 24)).collect();
-        assert_eq!(
-            of_gap,
-            [starts[3] + 4, starts[3] + 5].into(),
-            "two slices and 4 ticks after a time in the guard of 2"
-        );
+        assert_eq!(after(starts[0] + 10, 24), starts[3] + 4);
+        assert_eq!(after(starts[0] + 12, 0), starts[1] + 2, "2 ticks after a slice are 2 ticks of the next one");
+        assert_eq!(after(starts[0] + 13, 24), starts[3] + 7);
         assert_eq!(after(starts[4] + 9, 1), u64::MAX);
     }
 
@@ -151,7 +144,7 @@ mod tests {
     fn long_slices_allow_longer_turns() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let pauses = |slice_ns: f64| {
-            let slices = OwnSlices { starts: vec![0], ticks: clock.ticks(slice_ns), guard_ticks: 0, next: 0 };
+            let slices = OwnSlices { starts: vec![0], ticks: clock.ticks(slice_ns), next: 0 };
             let mut turns = slices.watch_pauses(Turns::new(0..u64::MAX), &clock);
             turns.begin(0, false);
             turns.begin(clock.ticks(1e6), false);
@@ -165,6 +158,6 @@ mod tests {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let mut slices = OwnSlices::new(&LoadConfig::new(([127, 0, 0, 1], 80), service), &clock, 5);
-        assert_eq!((slices.next_start(0), slices.after(7, 3, &mut Xoshiro256PlusPlus::seed_from_u64(1))), (None, 10));
+        assert_eq!((slices.next_start(0), slices.after(7, 3)), (None, 10));
     }
 }

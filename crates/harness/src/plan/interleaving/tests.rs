@@ -199,16 +199,15 @@ fn slices_of_closed_loops_hold_work_and_spread_think_times() {
         let (_, turns) = sentence.split_once("in turns of ").expect("the trials share a window");
         turns.split_once(' ').expect("the guard follows").0.to_owned()
     };
-    assert_eq!(turns(""), "2500us");
-    // A guard holds the work of all connections, or the wait of one.
-    assert_eq!(turns("simulated-work = \"cpu=100us\""), "7500us");
-    assert_eq!(turns("simulated-work = \"sleep=1ms\""), "7500us");
-    // 5 ms is 1.618 slices, 2.4 ms 0.618. A guard holds 1 ms.
-    assert_eq!(
-        ["5ms", "2400us", "1ms"].map(|think| turns(&format!("think = \"{think}\""))),
-        ["3100us", "3890us", "5ms"]
-    );
-    assert_eq!(turns("think = \"5ms,exponential\""), "2500us");
+    assert_eq!(turns(""), "10ms");
+    // A guard holds the CPU time of all connections, and one wait.
+    assert_eq!(turns("simulated-work = \"cpu=300us\""), "17500us");
+    assert_eq!(turns("simulated-work = \"sleep=4ms\""), "22500us");
+    assert_eq!(turns("pipeline = 4\nsimulated-work = \"cpu=100us\""), "22500us");
+    // 7 ms are 0.618 slices, 50 ms 4.618. A guard holds 5 ms.
+    let of_think = ["7ms", "50ms", "5ms"].map(|think| turns(&format!("think = \"{think}\"")));
+    assert_eq!(of_think, ["11327us", "10828us", "25ms"]);
+    assert_eq!(turns("think = \"5ms,exponential\""), "10ms");
 }
 
 #[test]
@@ -219,7 +218,7 @@ fn short_windows_and_short_lived_connections_are_separate() {
         "2 servers share each of 4 windows, in turns of 25ms of which the first 5ms do not count"
     );
     let closed = "[workload]\nconnections = 2000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
-    assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));
+    assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 300ms"));
     let few = planned(&WORKLOAD.replace("rate = 1000", "rate = 199")).unwrap();
     assert_eq!(few.interleaving[1], "separate: epoll, mt: the window has fewer than 200 requests");
     let rare = planned(&WORKLOAD.replace("rate = 1000", "rate = 20").replace("1s", "9s")).unwrap();
