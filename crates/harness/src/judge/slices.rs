@@ -58,12 +58,12 @@ mod tests {
             left_out: 50,
             overrun: 25,
             p50_by_half_ns: [700_000, 1_400_000],
-            law_responses: Some(1_150_000.0),
+            law_responses: Some(1_200_000.0),
             blocks: vec![BlockReport { completed: 1_000_000, ..BlockReport::default() }],
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
-        for law_responses in [1_200_000.0, 850_000.0, f64::INFINITY].map(Some) {
+        for law_responses in [1_300_000.0, 800_000.0, f64::INFINITY].map(Some) {
             assert_eq!(failed(SliceReport { law_responses, ..healthy.clone() }), ["think time"]);
         }
         let few = vec![BlockReport { completed: 100, ..BlockReport::default() }];

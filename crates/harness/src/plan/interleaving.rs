@@ -25,7 +25,7 @@ const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection, for a scan of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 /// The CPU time of a request in a closed loop, in which the requests of all connections wait for each other.
-const CLOSED_REQUEST_NS: u64 = 30_000;
+const CLOSED_REQUEST_NS: u64 = 20_000;
 /// The shortest slice of a closed loop. Its guard holds responses of 2 ms.
 const CLOSED_SLICE_NS_MIN: u64 = 10 * MS;
 /// A think time is a whole number of slices and this part, the golden ratio: so connections send at all times of their slices alike,

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(interleave.map(|it| separates(&capacity, it, 0, None)), [false, false]);
         assert_eq!([25, 26].map(|overrun| separates(&Strategy::Whole, interleave[0], overrun, None)), [false, true]);
         assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(2e6)));
-        assert_eq!([1.15e6, 1.2e6].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
+        assert_eq!([1.2e6, 1.3e6].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
     }
 
     #[test]

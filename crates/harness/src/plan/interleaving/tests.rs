@@ -218,7 +218,7 @@ fn short_windows_and_short_lived_connections_are_separate() {
         "2 servers share each of 4 windows, in turns of 25ms of which the first 5ms do not count"
     );
     let closed = "[workload]\nconnections = 2000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
-    assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 300ms"));
+    assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 200ms"));
     let few = planned(&WORKLOAD.replace("rate = 1000", "rate = 199")).unwrap();
     assert_eq!(few.interleaving[1], "separate: epoll, mt: the window has fewer than 200 requests");
     let rare = planned(&WORKLOAD.replace("rate = 1000", "rate = 20").replace("1s", "9s")).unwrap();
