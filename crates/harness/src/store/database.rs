@@ -261,7 +261,7 @@ pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyho
         Some(DiskFull) => "the disk is full; free some space",
         Some(CannotOpen) if matches!(path.try_exists(), Ok(false)) => ABSENT,
         Some(SystemIoFailure | ReadOnly | CannotOpen | PermissionDenied) => {
-            "cannot be read or written; check free space and the owner of the folder"
+            "cannot be read or written; check free space, the limit of file sizes (ulimit -f) and the owner of the folder"
         }
         _ => "is damaged, or is not a database of muxbench",
     };

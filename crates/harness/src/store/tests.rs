@@ -414,6 +414,14 @@ fn failed_start_leaves_nothing() {
 }
 
 #[test]
+fn failed_write_names_the_limit_of_file_sizes() {
+    let failed = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE), None);
+    let error = format!("{:#}", database::explained(Path::new("run"), failed));
+    assert!(error.starts_with("run/muxbench.db: cannot be read or written; check free space, "), "{error}");
+    assert!(error.contains("the limit of file sizes (ulimit -f)"), "{error}");
+}
+
+#[test]
 fn infinite_and_nan_figures_are_stored_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
