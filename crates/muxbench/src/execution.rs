@@ -29,9 +29,9 @@ use signal_hook::consts::SIGINT;
 
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
-use crate::output;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
+use crate::{exit, output};
 
 use show::resume_command;
 pub use show::{code, print_places, show};
@@ -124,21 +124,29 @@ pub fn measure(
     strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
     change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
 ) -> anyhow::Result<(PathBuf, Run, RunEnd)> {
-    let session = if let Some(folder) = &args.resume {
+    let (session, stop) = if let Some(folder) = &args.resume {
         let folder = || folder.clone().map_or_else(|| store::latest(Path::new("results")), Ok);
         // The host of a worker may not have the folder of the run.
         let header = || store::header(&folder().ok()?).ok();
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;
         let folder = folder()?;
+        let stop = stop_at_signals()?;
         let session = Session::resume(&folder, args.allow_exec, clients, change)
             .with_context(|| format!("cannot resume {}", folder.display()))?;
         if args.explain && session.header.strategy.is_search() {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
-        session
+        (session, stop)
     } else {
         let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
+        // Read the experiment before the signals are handled: it may come from standard input, where Ctrl-C ends the wait.
+        let experiment = experiment()?;
+        let stop = stop_at_signals()?;
         let feasible = |plan, host: &Host| {
+            // A signal may have disturbed the probes of the plan, so store nothing.
+            if stop.is_requested() {
+                bail!("stopped");
+            }
             let (mut plan, strategy) = strategy(plan, host)?;
             if !strategy.is_search() {
                 plan.check_windows();
@@ -150,11 +158,16 @@ pub fn measure(
                 _ => Ok((plan, strategy)),
             }
         };
-        Session::begin(&experiment()?, args.output.as_deref(), args.allow_exec, clients, feasible)?
+        let begun = Session::begin(&experiment, args.output.as_deref(), args.allow_exec, clients, feasible);
+        if begun.is_err() && stop.is_requested() {
+            output::note("stopped before the first trial; nothing is stored");
+            std::process::exit(exit::STOPPED.into());
+        }
+        (begun?, stop)
     };
     let folder = session.folder.clone();
     let resume = resume_command(&session.header, &in_shell(&folder));
-    let (run, ended) = session.execute(args.quiet, &stop_at_signals()?).with_context(|| failed(&resume))?;
+    let (run, ended) = session.execute(args.quiet, &stop).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }
 

@@ -97,9 +97,32 @@ fn signal_before_the_first_trial_is_not_lost() {
     assert!(!folder.path().join("over here/kawai2008.html").exists());
 }
 
+fn signal_before_the_run_is_stored_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    // A held lock delays the run for a second before it is stored.
+    let lock = std::fs::File::create(run.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let arguments = [SMALL, &["--output", "run", "--quiet"]].concat();
+    let child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    eventually("the run waits for the lock", || {
+        let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.any(|it| std::fs::read_link(it.path()).is_ok_and(|path| path.ends_with("run/lock")))
+    });
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{printed}");
+    assert!(printed.contains("stopped before the first trial; nothing is stored"), "{printed}");
+    assert_eq!(std::fs::read_dir(&run).unwrap().count(), 1, "only the lock of the test remains");
+}
+
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(stopped_and_killed_run_keeps_trials_and_resumes));
     cases.every(case!(interrupted_reproduction_continues_in_further_calls));
     cases.once(case!(signal_before_the_first_trial_is_not_lost));
+    cases.once(case!(signal_before_the_run_is_stored_leaves_nothing));
 }
