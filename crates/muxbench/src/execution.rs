@@ -194,8 +194,8 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
         |trials: &[Trial]| trials.iter().filter(|it| !it.is_reference).map(without_reasons).collect::<Vec<_>>();
     if trials(&plan.trials) != trials(&session.header.trials) {
         bail!(
-            "cannot finish the run in {}: its plan is not the one that this version makes on this machine; try another \
-             folder with --output",
+            "cannot finish the run in {}: its plan differs in scale (--quick, --full), version or machine; try the other \
+             scale, or another folder with --output",
             folder.display()
         );
     }

@@ -307,7 +307,7 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(notes.contains("Page: here/kawai2008.html"), "{notes}");
     assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
     let printed = text(&reproduce(&["--full"], 1).stderr);
-    assert!(printed.contains("try another folder"), "{printed}");
+    assert!(printed.contains("try the other scale, or another folder with --output"), "{printed}");
     let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
     assert!(printed.contains("no data for Figure 10 of kawai2008"), "{printed}");
     let printed = text(&reproduce(&["--figure", "1"], 1).stderr);
