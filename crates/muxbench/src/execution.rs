@@ -182,23 +182,11 @@ pub fn failed(resume: &str) -> String {
 /// Runs an experiment in `folder`, or finishes the run there. `stop` ends it early. Trials that cannot run here have no
 /// results; the stored plan states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
-    if !folder.join("run.json").exists() {
+    if !store::is_run(folder) {
         return Session::begin(experiment, Some(folder), false, None, whole)?.execute(quiet, stop).context(REPEAT);
     }
     let mut session = Session::open(folder, None)?;
-    let (plan, _) = plan_here(experiment)?;
-    // Reasons for infeasible trials contain figures that change over time, so do not compare them.
-    // Slices and references follow from the feasible trials.
-    let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.alone() };
-    let trials =
-        |trials: &[Trial]| trials.iter().filter(|it| !it.is_reference).map(without_reasons).collect::<Vec<_>>();
-    if trials(&plan.trials) != trials(&session.header.trials) {
-        bail!(
-            "cannot finish the run in {}: its plan differs in scale (--quick, --full), version or machine; try the other \
-             scale, or another folder with --output",
-            folder.display()
-        );
-    }
+    let plan = plan_as_stored(experiment, folder, &session.header)?;
     warn_of_differences(&session.header);
     // A trial may have become feasible, for example with a raised limit or free memory.
     let before = session.header.trials.clone();
@@ -211,6 +199,32 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
         session.store.replace_header(&session.header)?;
     }
     session.execute(quiet, stop).context(REPEAT)
+}
+
+/// Checks that [`complete`] can finish the run in `folder`, if there is one.
+pub fn check_plan(experiment: &Experiment, folder: &Path) -> anyhow::Result<()> {
+    if store::is_run(folder) {
+        plan_as_stored(experiment, folder, &store::header(folder)?)?;
+    }
+    Ok(())
+}
+
+/// Plans an experiment, and checks that the plan is that of the run in `folder`.
+fn plan_as_stored(experiment: &Experiment, folder: &Path, header: &RunHeader) -> anyhow::Result<Plan> {
+    let (plan, _) = plan_here(experiment)?;
+    // Reasons for infeasible trials contain figures that change over time, so do not compare them.
+    // Slices and references follow from the feasible trials.
+    let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.alone() };
+    let trials =
+        |trials: &[Trial]| trials.iter().filter(|it| !it.is_reference).map(without_reasons).collect::<Vec<_>>();
+    if trials(&plan.trials) != trials(&header.trials) {
+        bail!(
+            "cannot finish the run in {}: its plan differs in scale (--quick, --full), version or machine; try the other \
+             scale, or another folder with --output",
+            folder.display()
+        );
+    }
+    Ok(plan)
 }
 
 /// Plans an experiment, and stores the plan in `folder` as a run without trials, which [`finish`] runs.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use harness::exec::event::RunEnd;
-use harness::spec::presets;
+use harness::spec::{Experiment, presets};
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
 use report::format;
@@ -96,16 +96,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words: Vec<String> = base_command.iter().cloned().chain(part.flags()).collect();
     args.figures.as_deref().map_or(Ok(()), check_folder)?;
     let stop = signals::stop_at_signals()?;
-    let experiments = paper.experiments_of(part);
-    let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
-    let mut runs = Vec::new();
-    for (name, folder) in experiments.iter().zip(&folders) {
+    let names = paper.experiments_of(part);
+    let experiment = |name: &&str| {
         let experiment = presets::find(name).expect("every experiment of a paper is a preset").experiment();
-        let experiment = if args.full { experiment } else { experiment.quick() };
+        if args.full { experiment } else { experiment.quick() }
+    };
+    let experiments: Vec<Experiment> = names.iter().map(experiment).collect();
+    let folders: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    // Check all folders before the first trial: an experiment takes minutes or hours.
+    for (experiment, folder) in experiments.iter().zip(&folders) {
+        execution::check_plan(experiment, folder)?;
+    }
+    let mut runs = Vec::new();
+    for ((name, experiment), folder) in names.iter().zip(&experiments).zip(&folders) {
         if !args.quiet {
             output::note(format_args!("{name}, in {}", folder.display()));
         }
-        let (run, ended) = execution::complete(&experiment, folder, args.quiet, &stop)?;
+        let (run, ended) = execution::complete(experiment, folder, args.quiet, &stop)?;
         if ended == RunEnd::Stopped || stop.is_requested() {
             return Ok(exit::stopped(&format::command(&[words, display_flags(args)].concat())));
         }

@@ -315,6 +315,16 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 
+fn reproduction_checks_every_plan_before_the_first_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    failed_run(&folder.path().join("here/kawai2008-minimised"), "kawai2008-minimised");
+    // An earlier experiment would fail here, too: this file is in the way of its folder.
+    std::fs::write(folder.path().join("here/kawai2008-http"), "").unwrap();
+    let output = run(folder.path(), &["reproduce", "kawai2008", "--full", "--output", "here", "--quiet"], 1);
+    let printed = text(&output.stderr);
+    assert!(printed.contains("cannot finish the run in here/kawai2008-minimised: its plan differs"), "{printed}");
+}
+
 /// Counts Markdown tables, and checks that each row has as many cells as its heading.
 fn tables(markdown: &str) -> usize {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
@@ -409,6 +419,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(public_tools_read_samples_and_histograms));
     cases.once(case!(single_figure_runs_only_its_experiments));
     cases.once(case!(finished_paper_is_shown_and_not_run_again));
+    cases.once(case!(reproduction_checks_every_plan_before_the_first_trial));
     cases.once(case!(every_table_prints_as_markdown));
     cases.once(case!(reports_without_a_terminal_have_80_columns));
     cases.once(case!(doctor_prints_markdown));
