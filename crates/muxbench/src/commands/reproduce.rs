@@ -9,6 +9,7 @@ use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use harness::exec::event::RunEnd;
 use harness::spec::{Experiment, presets};
+use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
 use report::format;
@@ -95,6 +96,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let base_command = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
     let words: Vec<String> = base_command.iter().cloned().chain(part.flags()).collect();
     args.figures.as_deref().map_or(Ok(()), check_folder)?;
+    if store::is_run(&folder) {
+        bail!("{}: contains a run already; choose another folder with --output", folder.display());
+    }
     let stop = signals::stop_at_signals()?;
     let names = paper.experiments_of(part);
     let experiment = |name: &&str| {

@@ -325,6 +325,16 @@ fn reproduction_checks_every_plan_before_the_first_trial() {
     assert!(printed.contains("cannot finish the run in here/kawai2008-minimised: its plan differs"), "{printed}");
 }
 
+fn reproduction_rejects_the_folder_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("here");
+    failed_run(&at, "kawai2008-http");
+    // A file is in the way of the experiment's folder, so that nothing is measured in any case.
+    std::fs::write(at.join("kawai2006"), "").unwrap();
+    let output = run(folder.path(), &["reproduce", "kawai2006", "--output", "here", "--quiet"], 1);
+    assert!(text(&output.stderr).contains("here: contains a run already"), "{}", text(&output.stderr));
+}
+
 /// Counts Markdown tables, and checks that each row has as many cells as its heading.
 fn tables(markdown: &str) -> usize {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
@@ -420,6 +430,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(single_figure_runs_only_its_experiments));
     cases.once(case!(finished_paper_is_shown_and_not_run_again));
     cases.once(case!(reproduction_checks_every_plan_before_the_first_trial));
+    cases.once(case!(reproduction_rejects_the_folder_of_a_run));
     cases.once(case!(every_table_prints_as_markdown));
     cases.once(case!(reports_without_a_terminal_have_80_columns));
     cases.once(case!(doctor_prints_markdown));
