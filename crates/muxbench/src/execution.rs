@@ -166,7 +166,7 @@ pub fn measure(
         (begun?, stop)
     };
     let folder = session.folder.clone();
-    let resume = resume_command(&session.header, &in_shell(&folder));
+    let resume = resume_command(&session.header, &in_shell(&folder), &args.display_flags());
     let (run, ended) = session.execute(args.quiet, &stop).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }

@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         execution::print_places(&places(&folder, &run, confirmation.as_ref()), args.execution.format.markdown)?;
     }
-    if let Some(code) = execution::code(&in_shell(&folder), &run, ended) {
+    if let Some(code) = execution::code(&in_shell(&folder), &run, ended, &args.execution.display_flags()) {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.belongs_in_estimates());

@@ -107,6 +107,15 @@ impl Args {
         experiment.repeats = repeats(&experiment, self.time_max_ns());
         Ok(checked(&experiment, &self.base)?.0)
     }
+
+    /// Returns the given flags that choose how the gate is shown and where its result is written.
+    fn display_flags(&self) -> Vec<String> {
+        let shown = |path: Option<&PathBuf>| path.map(|it| it.display().to_string());
+        let files = [("--junit", shown(self.junit.as_ref())), ("--history", shown(self.history.as_ref()))];
+        let valued = files.into_iter().chain([("--label", self.label.clone())]);
+        let words = valued.flat_map(|(flag, value)| value.map(|value| [flag.to_owned(), value])).flatten();
+        self.execution.display_flags().into_iter().chain(words).collect()
+    }
 }
 
 /// The tolerance of a figure; `None` leaves the figure out.
@@ -214,7 +223,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
-    if let Some(code) = execution::code(&in_shell(&folder), &run, ended) {
+    if let Some(code) = execution::code(&in_shell(&folder), &run, ended, &args.display_flags()) {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.kind == VerdictKind::Valid);
@@ -387,6 +396,14 @@ mod tests {
             report.started_at = started_at.to_owned();
             append(&path, &GateEntry::new(&report, Some(label))).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), lines, "{label}");
+        }
+    }
+
+    #[test]
+    fn command_of_a_stopped_gate_keeps_each_display_flag() {
+        for flags in ["--json --quiet --junit a.xml", "--strict --explain --history h.jsonl --label x"] {
+            let args: Args = parsed(&format!("epoll mt {flags}"));
+            assert_eq!(args.display_flags().join(" "), flags);
         }
     }
 

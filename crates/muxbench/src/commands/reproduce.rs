@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::print_places;
 use crate::files::{check_folder, send_times, write, write_paper_figures};
-use crate::options::format::FormatArgs;
+use crate::options::format::{FormatArgs, given_flags};
 use crate::{execution, exit, output, signals};
 
 const EXAMPLES: &str = "Examples:
@@ -148,10 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn display_flags(args: &Args) -> Vec<String> {
-    let FormatArgs { json, markdown, wide } = args.format;
-    let formats = [("--json", json), ("--csv", args.csv), ("--markdown", markdown), ("--wide", wide)];
-    let flags = formats.into_iter().chain([("--quiet", args.quiet)]);
-    let flags = flags.filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
+    let flags = given_flags(args.format.flags().into_iter().chain([("--csv", args.csv), ("--quiet", args.quiet)]));
     let figures = args.figures.iter().flat_map(|folder| ["--figures".to_owned(), folder.display().to_string()]);
     figures.chain(flags).collect()
 }

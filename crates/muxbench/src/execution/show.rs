@@ -34,11 +34,11 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    Ok(code(&folder, run, ended).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+    Ok(code(&folder, run, ended, &args.display_flags()).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
 }
 
-/// Returns the command that finishes a run. `folder` is a word of a shell.
-pub fn resume_command(header: &RunHeader, folder: &str) -> String {
+/// Returns the command that finishes a run, with the flags that choose how it is shown. `folder` is a word of a shell.
+pub fn resume_command(header: &RunHeader, folder: &str, display_flags: &[String]) -> String {
     let command = match header.strategy {
         Strategy::Gate(_) => "gate",
         Strategy::Advise(_) => "advise",
@@ -46,13 +46,14 @@ pub fn resume_command(header: &RunHeader, folder: &str) -> String {
     };
     let distributed = if header.is_distributed { " --distributed" } else { "" };
     let allow_exec = if commands(&header.trials).is_empty() { "" } else { " --allow-exec" };
-    format!("muxbench {command}{distributed} --resume {folder}{allow_exec}")
+    let resume = format!("muxbench {command}{distributed} --resume {folder}{allow_exec}");
+    if display_flags.is_empty() { resume } else { format!("{resume} {}", report::format::command(display_flags)) }
 }
 
 /// Returns the exit code of a run that has not finished, and prints the command that finishes it. `None` for a finished run.
 /// `folder` is a word of a shell.
-pub fn code(folder: &str, run: &Run, ended: RunEnd) -> Option<ExitCode> {
-    let resume = resume_command(&run.header, folder);
+pub fn code(folder: &str, run: &Run, ended: RunEnd, display_flags: &[String]) -> Option<ExitCode> {
+    let resume = resume_command(&run.header, folder, display_flags);
     match ended {
         RunEnd::Stopped => Some(stopped(&resume)),
         RunEnd::WorkerLost => {

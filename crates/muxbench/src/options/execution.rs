@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 
-use super::format::FormatArgs;
+use super::format::{FormatArgs, given_flags};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
@@ -55,4 +55,12 @@ pub struct ExecutionArgs {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl ExecutionArgs {
+    /// Returns the given flags that choose how a run is shown. `--resume` allows them all.
+    pub fn display_flags(&self) -> Vec<String> {
+        let own = [("--strict", self.strict), ("--explain", self.explain), ("--quiet", self.quiet)];
+        given_flags(self.format.flags().into_iter().chain(own))
+    }
 }

@@ -21,7 +21,17 @@ pub struct FormatArgs {
     pub wide: bool,
 }
 
+/// Returns the flags that the user gave, in this order.
+pub fn given_flags(flags: impl IntoIterator<Item = (&'static str, bool)>) -> Vec<String> {
+    flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned()).collect()
+}
+
 impl FormatArgs {
+    /// Returns all flags, and whether the user gave them.
+    pub fn flags(&self) -> [(&'static str, bool); 3] {
+        [("--json", self.json), ("--markdown", self.markdown), ("--wide", self.wide)]
+    }
+
     pub fn medium(&self) -> Medium {
         if self.markdown { Medium::Markdown } else { output::medium(self.wide) }
     }

@@ -235,7 +235,7 @@ fn sigterm_sighup_or_second_sigint_stops_run_immediately() {
             printed.read_line(&mut line).unwrap();
         }
         assert!(
-            line.contains("stopped; finished trials are saved. Finish the run with: muxbench run --resume run"),
+            line.contains("stopped; finished trials are saved. Finish the run with: muxbench run --resume run --quiet"),
             "{line}"
         );
         assert_eq!(child.wait().unwrap().code(), Some(130));
