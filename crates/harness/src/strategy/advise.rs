@@ -10,6 +10,8 @@ mod part;
 mod race;
 pub mod variations;
 
+use std::borrow::Cow;
+
 use stats::Ratio;
 use stats::race::Fit;
 
@@ -121,12 +123,15 @@ pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutc
         .unwrap_or_default()
 }
 
-/// Returns the run as if its trials had been planned, for reports that compare planned trials.
-pub fn as_planned(run: &Run) -> Run {
+/// Returns a race as if its trials had been planned, for reports that compare planned trials. Other runs stay as they are.
+pub fn as_planned(run: &Run) -> Cow<'_, Run> {
+    if !matches!(run.header.strategy, Strategy::Advise(_)) {
+        return Cow::Borrowed(run);
+    }
     let mut run = run.clone();
     run.header.strategy = Strategy::Whole;
     run.header.trials = run.records.iter().map(|record| record.trial.clone()).collect();
-    run
+    Cow::Owned(run)
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     for folder in &folders_of(given)? {
         let name = folder.display().to_string();
         match read(folder) {
-            Ok(run) => builder.add(&name, &comparable(run)),
+            Ok(run) => builder.add(&name, &run),
             Err(error) => {
                 output::warn(format_args!("skipped: {error:#}"));
                 builder.add_unreadable(&name, &error);
@@ -299,19 +299,12 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// Returns a run whose planned trials are those that ran, if results determined them.
-fn comparable(run: Run) -> Run {
-    match run.header.strategy {
-        Strategy::Advise(_) => advise::as_planned(&run),
-        _ => run,
-    }
-}
-
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
     if args.explain {
         bail!("--explain explains one run, but there are several; name one");
     }
-    let (first, second) = (comparable(read(a)?), comparable(read(b)?));
+    let (first, second) = (read(a)?, read(b)?);
+    let (first, second) = (advise::as_planned(&first), advise::as_planned(&second));
     for (folder, run) in [(a, &first), (b, &second)] {
         if run.header.strategy.is_search() {
             bail!("cannot compare {}: a search has no trials at given rates; show it alone", folder.display());

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use harness::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
+use harness::strategy::advise;
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -146,11 +147,14 @@ impl Key {
 }
 
 impl HistoryBuilder {
-    /// Adds the figures of a run.
+    /// Adds the answer and the figures of a run. The planned trials of a race are those that ran.
     pub fn add(&mut self, folder: &str, run: &Run) {
+        let planned_run = advise::as_planned(run);
+        let summary = Summary::of(&planned_run);
+        let sentence = conclusion::answer(run, &summary);
+        let run = &*planned_run;
         let header = &run.header;
         let host = hosts::place(&mut self.hosts, &header.host);
-        let summary = Summary::of(run);
         // The probes before an overload only find its rates.
         let is_overload = matches!(header.strategy, Strategy::Overload(_));
         let records = || run.records.iter().filter(|it| !is_overload || it.trial.workload.profile.is_some());
@@ -165,7 +169,7 @@ impl HistoryBuilder {
             finished: records().count(),
             valid: records().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
             planned: (!header.strategy.is_search()).then(|| planned(run)),
-            sentence: conclusion::answer(run, &summary),
+            sentence,
         };
         let rows = summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows

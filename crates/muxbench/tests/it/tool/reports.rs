@@ -103,6 +103,17 @@ fn two_runs_are_compared_by_row() {
     assert!(error.contains("absent: contains no run"), "{error}");
 }
 
+fn history_of_races_shows_their_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let race = testkit::advise_run(10);
+    ["a", "b", "c"].iter().for_each(|name| store(&folder.path().join(name), &race));
+    let history = json(&run(folder.path(), &["report", "a", "b", "c", "--json"], 0));
+    for entry in history["runs"].as_array().unwrap() {
+        assert!(entry["sentence"].as_str().unwrap().contains("is the best"), "{entry}");
+        assert_eq!(entry["planned"], entry["finished"], "the trials that ran count as planned");
+    }
+}
+
 fn send_deviation_is_computed_from_stored_samples() {
     let folder = tempfile::tempdir().unwrap();
     let even = [SMALL, SEPARATE, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
@@ -424,6 +435,7 @@ fn doctor_prints_markdown() {
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(report_repeats_the_table_of_compare));
     cases.once(case!(two_runs_are_compared_by_row));
+    cases.once(case!(history_of_races_shows_their_answers));
     cases.once(case!(send_deviation_is_computed_from_stored_samples));
     cases.once(case!(paper_experiment_prints_the_tables_of_the_paper));
     cases.once(case!(public_tools_read_samples_and_histograms));
