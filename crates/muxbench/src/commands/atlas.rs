@@ -46,7 +46,8 @@ const HEADING: &str = "Map";
 /// architecture of each race, its lead and the certainty, and with ties.
 ///
 /// Without FILE, these values replace the defaults of the flags below: 50, 400 and 2000 connections, 1/16 and all of them active,
-/// 500 and 5000 requests/s, responses of 128 B and 10 KiB, no simulated work and 50 µs of CPU time. These are 48 races.
+/// 500 and 5000 requests/s, responses of 128 B and 10 KiB (udp: 128 B), no simulated work and 50 µs of CPU time. These are 48
+/// races.
 ///
 /// --merge combines the races of several machines in one page.
 #[derive(Debug, clap::Args)]

@@ -231,7 +231,8 @@ impl SetupArgs {
         if is_open && rates.is_empty() {
             workload.rate = Some(OneOrMany(GRID_RATES_PER_S.map(Rate).to_vec()));
         }
-        if are_built_in && workload.response.is_some() && more.responses.is_empty() {
+        // The preset's response of `udp` fits in one packet.
+        if are_built_in && has_messages && workload.response.is_some() && more.responses.is_empty() {
             more.responses = GRID_RESPONSES_BYTES.map(Size).to_vec();
         }
         if are_built_in && has_messages && more.works.is_empty() {
@@ -447,6 +448,8 @@ fn with_flag(message: String, base: &BaseArgs) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::Parser;
     use load::config::validate::RULES;
 
@@ -511,6 +514,18 @@ mod tests {
         assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(9))));
         let line = Line::try_parse_from(["compare", "--service", "udp"]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sizes(&line), (Some(Size(128)), Some(Size(128))), "without a file, a response fits in one packet");
+    }
+
+    #[test]
+    fn grid_of_datagrams_has_small_responses_unless_given() {
+        for (flags, expected) in [("", &[128][..]), ("--response 64B,9B", &[9, 64][..])] {
+            let line = format!("atlas --service udp {flags}");
+            let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
+            let cells = line.setup.experiments_of_grid(&line.base, &[], |_, _| Time(1_000_000_000)).unwrap();
+            let sizes: BTreeSet<u32> =
+                cells.iter().filter_map(|cell| cell.workload.response).map(|size| size.0).collect();
+            assert!(sizes.iter().eq(expected), "{flags}: {sizes:?}");
+        }
     }
 
     #[test]
