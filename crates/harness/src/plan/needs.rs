@@ -103,10 +103,10 @@ impl Figures {
 
     /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
     /// with the most connections counts, if it has at least [`CONNECTIONS_MIN`]. Fails if the run is distributed, because its
-    /// workers ran on other hosts.
+    /// workers may have run on other hosts.
     pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_distributed {
-            return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));
+            return Err(format!("--from {name}: it is a distributed run; name a run without --distributed"));
         }
         let mut largest: BTreeMap<String, (u64, f64, f64)> = BTreeMap::new();
         let mut client_bytes = 0.0f64;
@@ -541,7 +541,10 @@ mod tests {
             Figures::documented().with_run(&run, "results/x")
         };
         assert_eq!(of(false), Ok(Figures::documented()), "a run without trials replaces no figure");
-        assert_eq!(of(true).unwrap_err(), "--from results/x: its clients ran on other hosts; name a run of this host");
+        assert_eq!(
+            of(true).unwrap_err(),
+            "--from results/x: it is a distributed run; name a run without --distributed"
+        );
     }
 
     #[test]
