@@ -276,6 +276,8 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("load --target 127.0.0.1:1 --path /", 1, "other HTTP settings; add --service http"),
     ("load --target 127.0.0.1:1 --service kv --response 1B", 1, "set value-size"),
     ("load --target 127.0.0.1:1 --service stream --request 3B", 1, "or packet of [workload.stream]"),
+    ("calibrate --hold 1ms,2ms,1000us", 1, "--hold: 1ms appears twice; remove one"),
+    ("calibrate --law fixed,fixed", 1, "--law: fixed appears twice; remove one"),
     ("calibrate --hold 1ms,10s", 1, "--hold 10s: a client waits for the first response only for 10s (--timeout)"),
     ("calibrate --hold 1s --timeout 500ms", 1, "try a shorter hold, or a longer --timeout"),
     ("observe --port 1 --duration 10ms", 1, "expected a time from 1s to 10min"),

@@ -15,8 +15,8 @@ use harness::spec::units::{Rate, Time, count, time_above_0};
 use wire::{Address, ServiceSpec};
 
 use crate::options::format::FormatArgs;
-use crate::options::named;
 use crate::options::settings::{ClientArgs, PlacementArgs};
+use crate::options::{named, repeated};
 use crate::{exit, output};
 
 /// Measure known response times: the bias and spread of the client
@@ -71,6 +71,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(hold) = repeated(&args.hold) {
+        bail!("--hold: {hold} appears twice; remove one");
+    }
+    if let Some(law) = repeated(&args.law) {
+        bail!("--law: {} appears twice; remove one", law.name());
+    }
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
     if let Some(hold) = args.hold.iter().find(|hold| hold.0 >= client.timeout.0) {
