@@ -1,5 +1,6 @@
 //! The columns of a file: their names, the units of times, and the values of a row.
 
+use anyhow::bail;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ const TIMES: [&str; 6] = ["planned", "time", "timestamp", "arrival", "start", "t
 const UNITS: [(&str, u64); 4] = [("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)];
 
 /// The reason why a file cannot be replayed.
-pub(super) const NO_TIME: &str = "no column of times; name one time_s, time_ms, time_us, time_ns or timestamp";
+const NO_TIME: &str = "no column of times; name one time_s, time_ms, time_us, time_ns or timestamp";
 
 /// A second, the unit of numbers without another one.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -71,15 +72,25 @@ pub(super) struct Columns {
 
 impl Columns {
     /// Finds the columns by their names. `unit_ns` returns the unit of a column whose name has none.
+    /// Fails unless exactly one column has times.
     pub(super) fn find<'a>(
         names: impl Iterator<Item = &'a str> + Clone,
         unit_ns: impl Fn(usize) -> Option<u64>,
-    ) -> Option<Self> {
-        let (time, unit) = names.clone().enumerate().find_map(|(at, name)| Some((at, unit_of(name)?)))?;
+    ) -> anyhow::Result<Self> {
+        let times = names.clone().enumerate().filter_map(|(at, name)| Some((at, name.trim(), unit_of(name)?)));
+        let times: Vec<(usize, &str, Option<u64>)> = times.collect();
+        let (time, unit) = match times.as_slice() {
+            [] => bail!(NO_TIME),
+            &[(time, _, unit)] => (time, unit),
+            several => {
+                let names: Vec<&str> = several.iter().map(|&(_, name, _)| name).collect();
+                bail!("the file has several columns of times ({}); remove all but one", names.join(", "));
+            }
+        };
         let is_named =
             |name: &str, column: Column| column.names().iter().any(|it| name.trim().eq_ignore_ascii_case(it));
         let others = Column::ALL.map(|column| names.clone().position(|name| is_named(name, column)));
-        Some(Self { time, unit_ns: unit.or_else(|| unit_ns(time)).unwrap_or(SECOND_NS), others })
+        Ok(Self { time, unit_ns: unit.or_else(|| unit_ns(time)).unwrap_or(SECOND_NS), others })
     }
 
     /// The only column of a file without names: times in seconds.
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name() {
-        let find = |names: &str| Columns::find(names.split(','), |_| None);
+        let find = |names: &str| Columns::find(names.split(','), |_| None).ok();
         let columns = |time, unit_ns, connection| Some(Columns { time, unit_ns, others: [connection, None, None] });
         assert_eq!(find("planned_ns,sent_ns,complete_ns,connection,client"), columns(0, 1, Some(3)));
         assert_eq!(find("path, Timestamp ,size"), columns(1, SECOND_NS, None));
@@ -130,6 +141,6 @@ mod tests {
         sized.ignore(&[Column::ResponseBytes]);
         assert!(sized.has(Column::RequestBytes) && !sized.has(Column::ResponseBytes));
         assert_eq!(find("sent_ns,connection"), None);
-        assert_eq!(Columns::find(["time"].into_iter(), |_| Some(1_000)), columns(0, 1_000, None));
+        assert_eq!(Columns::find(["time"].into_iter(), |_| Some(1_000)).ok(), columns(0, 1_000, None));
     }
 }

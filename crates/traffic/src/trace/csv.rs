@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Context, bail, ensure};
 
-use super::column::{Column, Columns, NO_TIME, Row};
+use super::column::{Column, Columns, Row};
 
 /// The limit of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -29,7 +29,7 @@ impl<R: BufRead> CsvRows<R> {
             rows.is_pending = true;
         } else {
             let names: Vec<&str> = (0..).map_while(|at| field(line, at)).collect();
-            rows.columns = Columns::find(names.iter().copied(), |_| None).context(NO_TIME)?;
+            rows.columns = Columns::find(names.iter().copied(), |_| None)?;
         }
         Ok(rows)
     }
@@ -172,6 +172,7 @@ mod tests {
         for (text, expected) in [
             ("", "the file is empty"),
             ("a,b\n1,2\n", "no column of times; name one time_s"),
+            ("time_s,Time_ms \n0,0\n", "the file has several columns of times (time_s, Time_ms); remove all but one"),
             ("time\nx\n", "line 2: invalid time `x`: expected a number"),
             ("a,time\n1\n", "line 2 has no time"),
             ("time,connection\n1,2\n3,four\n", "line 3: invalid connection `four`: expected a whole number; or ignore"),

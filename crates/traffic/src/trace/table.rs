@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 
 use anyhow::{Context, ensure};
 
-use super::column::{Column, Columns, NO_TIME, Row};
+use super::column::{Column, Columns, Row};
 use crate::columnar::{Kind, ROWS_PER_GROUP, Table};
 
 const FOREIGN: &str = "not a flat Parquet file; write columns without lists and structures, or a CSV file";
@@ -28,7 +28,7 @@ impl<F: Read + Seek> TableRows<F> {
     pub(super) fn new(file: F) -> anyhow::Result<Self> {
         let table = Table::open(file)?.context(FOREIGN)?;
         let names = table.columns.iter().map(|column| column.name.as_str());
-        let columns = Columns::find(names, |at| table.columns[at].unit_ns).context(NO_TIME)?;
+        let columns = Columns::find(names, |at| table.columns[at].unit_ns)?;
         Ok(Self { table, columns, group: 0, times: Values::default(), others: Default::default(), returned: 0 })
     }
 
