@@ -45,6 +45,10 @@ const RETRIES_MAX: u32 = 10;
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
         "must be at least 1 and at most the number of connections";
+    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
+        "must be a finite number above 0, such as 2";
+    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() == 0),
+        "the replay would last less than 1 ns; lower it";
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
     "workload.profile", |it| is_closed(it) && it.profile.is_some(),
         "a closed loop has no rates over time, because its rate is a result; remove it, or choose another schedule";
@@ -60,8 +64,6 @@ pub const RULES: &[Rule] = rules! {
         "must equal the length of the profile";
     "workload.trace", |it| it.profile.is_some() && it.trace.is_some(),
         "the profile also has the times of the requests; remove one of the two";
-    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
-        "must be a finite number above 0, such as 2";
     "phases.measure", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() != it.phases.measure_ns),
         "must equal the length of the replay";
     "workload.trace", |it| it.trace.is_some() && is_churn(it),
@@ -358,6 +360,10 @@ mod tests {
             (LoadConfig { profile: Some(steps), ..replay.clone() }, "workload.trace"),
             (
                 LoadConfig { trace: Some(Trace { speed: f64::NAN, ..trace.clone() }), ..replay.clone() },
+                "workload.trace.speed",
+            ),
+            (
+                LoadConfig { trace: Some(Trace { speed: 1e300, ..trace.clone() }), ..replay.clone() },
                 "workload.trace.speed",
             ),
             (LoadConfig { trace: Some(Trace { speed: 2.0, ..trace }), ..replay.clone() }, "phases.measure"),

@@ -134,6 +134,8 @@ fn trace_sets_the_rate_and_the_window() {
         few.loads().unwrap_err(),
         "workload.active: the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)"
     );
+    let fast = Experiment::parse(&text("").replace("speed = 2", "speed = 1e8"), "x.toml").unwrap();
+    assert_eq!(fast.loads().unwrap_err(), "workload.trace.speed: the replay would last less than 1 ns; lower it");
     std::fs::remove_file(&path).unwrap();
     let error = Experiment::parse(&text(""), "x.toml").unwrap().loads().unwrap_err();
     assert!(error.starts_with("workload.trace.file: cannot read ") && error.contains("No such file"), "{error}");
