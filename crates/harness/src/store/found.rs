@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rusqlite::Connection;
 
 use super::database;
@@ -78,10 +78,9 @@ struct FoundHeader {
 fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<FoundHeader> {
     let path = folder.join("run.json");
     let json = match files::read(&path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Err(error)
-            .with_context(|| {
-                format!("{}: contains no run; choose a folder that `compare` or `run` made", folder.display())
-            })?,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            bail!("{}: contains no run; choose a folder that `compare` or `run` made", folder.display())
+        }
         read => read.with_context(|| path.display().to_string())?,
     };
     let parsed = String::from_utf8(json).map_err(anyhow::Error::from);

@@ -72,7 +72,8 @@ fn trial_without_a_report_removes_earlier_histograms() {
 fn missing_or_damaged_run_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    assert!(read(&run).unwrap_err().to_string().contains("contains no run"));
+    let absent = format!("{:#}", read(&run).unwrap_err());
+    assert!(absent.contains("contains no run") && absent.ends_with("that `compare` or `run` made"), "{absent}");
     drop(Store::create(&run, &header()).unwrap());
     fs::write(run.join("muxbench.db"), "this is no database, and long enough not to look like an empty one").unwrap();
     assert!(read(&run).unwrap_err().to_string().contains("damaged"));
