@@ -51,8 +51,8 @@ pub struct Http {
     /// The file with a request on each line, as a JSON object like those of `requests`, or as `[METHOD] PATH [xWEIGHT]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_file: Option<PathBuf>,
-    /// The required status of each response: three digits, a class such as "2xx", or "any". By default 200 for GET and HEAD, and
-    /// 2xx for other methods.
+    /// The required status of each response: a number from 100 to 599, a class such as "2xx", or "any". By default 200 for GET
+    /// and HEAD, and 2xx for other methods.
     #[schemars(with = "Option<StatusSchema>")]
     pub status: Option<ExpectedStatus>,
     /// The required length of each response's content: a size, "same" as the first response to the request, or "any". By default

@@ -30,7 +30,7 @@ pub struct RequestSpec {
     /// The share of the requests, relative to the weights of the other requests; by default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<NonZeroU32>,
-    /// The expected status: three digits, a class such as "2xx", or "any".
+    /// The expected status: a number from 100 to 599, a class such as "2xx", or "any".
     #[schemars(with = "Option<StatusSchema>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ExpectedStatus>,
@@ -215,8 +215,8 @@ impl JsonSchema for StatusSchema {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"anyOf": [
-            {"type": "integer", "minimum": 100, "maximum": 999},
-            {"type": "string", "pattern": "^([1-9][0-9]{2}|[1-9]xx|any)$"},
+            {"type": "integer", "minimum": 100, "maximum": 599},
+            {"type": "string", "pattern": "^([1-5][0-9]{2}|[1-5]xx|any)$"},
         ]})
     }
 }

@@ -172,9 +172,9 @@ impl<'de> Deserialize<'de> for Body {
 /// The statuses that a response may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedStatus {
-    /// One status, from 100 to 999.
+    /// One status, from 100 to 599.
     Exact(u16),
-    /// All statuses with this first digit, from 1 to 9.
+    /// All statuses with this first digit, from 1 to 5.
     Class(u16),
     /// Any status.
     Any,
@@ -206,15 +206,15 @@ impl FromStr for ExpectedStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let class = |digit: &str| digit.parse().ok().filter(|digit| (1..=9).contains(digit)).map(Self::Class);
-        let exact = || text.parse().ok().filter(|status| (100..=999).contains(status)).map(Self::Exact);
+        let class = |digit: &str| digit.parse().ok().filter(|digit| (1..=5).contains(digit)).map(Self::Class);
+        let exact = || text.parse().ok().filter(|status| (100..=599).contains(status)).map(Self::Exact);
         let parsed = match text.strip_suffix("xx") {
             Some(digit) => class(digit),
             None if text == "any" => Some(Self::Any),
             None => exact(),
         };
         parsed.ok_or_else(|| {
-            format!("invalid status `{text}`: expected three digits such as 200, a class such as 2xx, or any")
+            format!("invalid status `{text}`: expected a number from 100 to 599, a class such as 2xx, or any")
         })
     }
 }
@@ -243,7 +243,7 @@ impl<'de> Deserialize<'de> for ExpectedStatus {
         #[derive(Deserialize)]
         #[serde(
             untagged,
-            expecting = "invalid status: expected three digits such as 200, a class such as \"2xx\", or \"any\""
+            expecting = "invalid status: expected a number from 100 to 599, a class such as \"2xx\", or \"any\""
         )]
         enum Stored {
             Number(i64),
@@ -268,7 +268,7 @@ mod tests {
             assert_eq!(status.to_string(), text);
             assert!(status.accepts(accepted) && (text == "any" || !status.accepts(rejected)), "{text}");
         }
-        for wrong in ["", "99", "1000", "0xx", "22xx", "xx", "2x", "-200", "OK"] {
+        for wrong in ["", "99", "600", "1000", "0xx", "6xx", "22xx", "xx", "2x", "-200", "OK"] {
             assert!(wrong.parse::<ExpectedStatus>().is_err(), "{wrong}");
         }
     }
