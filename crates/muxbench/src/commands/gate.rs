@@ -256,13 +256,14 @@ fn places(folder: &Path, outcome: GateOutcome, is_explained: bool, has_history: 
 /// Rejects a budget with too little time for a decision.
 fn check_budget(trials: &[Trial], budget: Time) -> anyhow::Result<()> {
     const SECOND_NS: u64 = 1_000_000_000;
-    let (repeat_ns, needed) = (repeat_ns(trials).max(1), u64::from(REPEATS_MIN));
+    let needed = u64::from(REPEATS_MIN);
+    // Repeats may take longer than estimated.
+    let repeat_ns = (repeat_ns(trials).saturating_mul(5) / 4).max(1);
     let fits = budget.0 / repeat_ns;
     if fits < needed {
-        // Repeats may take longer than estimated.
-        let enough = Time((repeat_ns.saturating_mul(5 * needed) / 4).div_ceil(SECOND_NS) * SECOND_NS);
+        let enough = Time(repeat_ns.saturating_mul(needed).div_ceil(SECOND_NS).saturating_mul(SECOND_NS));
         bail!(
-            "--budget {budget}: has time for {} of about {}, and a decision needs {needed}; try --budget {enough}, or a shorter \
+            "--budget {budget}: has time for {} of up to {}, and a decision needs {needed}; try --budget {enough}, or a shorter \
              --measure",
             format::counted(fits as usize, "repeat", "repeats"),
             format::time(repeat_ns as f64)
@@ -372,13 +373,15 @@ mod tests {
     #[test]
     fn budget_without_time_for_a_decision_names_one_that_suffices() {
         let trials = testkit::gate_run(0).header.trials;
-        let repeat_ns = repeat_ns(&trials);
+        let estimated_ns = repeat_ns(&trials);
+        assert!(check_budget(&trials, Time(3 * estimated_ns)).is_err(), "repeats may take longer than estimated");
+        let repeat_ns = 5 * estimated_ns / 4;
         for (repeats, words) in [(0, "for 0 repeats of"), (1, "for 1 repeat of"), (2, "for 2 repeats of")] {
             let error = check_budget(&trials, Time((repeats + 1) * repeat_ns - 1)).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("and a decision needs 3; "), "{error}");
             let Some((_, remedy)) = error.split_once("try --budget ") else { panic!("{error}") };
             let enough: Time = remedy.split(',').next().unwrap().parse().unwrap();
-            assert!(enough.0 > 3 * repeat_ns, "{error}");
+            assert!(enough.0 > 3 * estimated_ns, "{error}");
             check_budget(&trials, enough).unwrap();
         }
     }

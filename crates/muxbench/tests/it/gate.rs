@@ -92,7 +92,7 @@ fn build_that_does_not_start_fails() {
 fn gate_of_one_architecture_shows_its_noise() {
     let folder = tempfile::tempdir().unwrap();
     // An outcome may need a minute, but the placebo is shown after the first repeat.
-    let (code, out, err) = gate(folder.path(), ["epoll", "epoll"], "--limit p50=100%,p90=100%,rate=50% --budget 8s");
+    let (code, out, err) = gate(folder.path(), ["epoll", "epoll"], "--limit p50=100%,p90=100%,rate=50% --budget 10s");
     assert!(matches!(code, Some(0 | 2)), "{code:?}: {out}\n{err}");
     assert!(out.contains("Gate: epoll (placebo) against epoll"), "{out}");
 }
