@@ -57,7 +57,8 @@ pub struct Args {
     table: Option<String>,
     /// Write an HTML page [default: RUN/report.html]
     ///
-    /// A single file; `-` is standard output. The default is RUN/PAPER.html with --paper, and index.html for a folder of runs
+    /// A single file; `-` is standard output. The default is RUN/PAPER.html with --paper (RUN/PAPER-figure-N.html with
+    /// --figure N, RUN/PAPER-table-N.html with --table N), and index.html for a folder of runs
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page as SVG

@@ -30,7 +30,8 @@ const EXAMPLES: &str = "Examples:
 
 /// Run the experiments of a paper, and check its claims
 ///
-/// A second call runs only the missing trials. muxbench also writes the result as a page: PAPER.html in the results folder.
+/// A second call runs only the missing trials. muxbench also writes the result as a page in the results folder:
+/// PAPER.html, or PAPER-figure-N.html with --figure N, or PAPER-table-N.html with --table N.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub struct Args {
