@@ -106,7 +106,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
         if !late.is_empty() {
-            lines.push(medium.prose(&tail_mark::note_of(&late.join(", "))));
+            lines.push(medium.prose(&tail_mark::note_of_search(&late.join(", "))));
         }
         for row in &rows {
             let reasons = row.impossible.iter().chain(&row.failure).map(String::as_str).chain(advice(row));
@@ -149,6 +149,7 @@ fn advice(row: &Search) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use harness::model::Strategy;
+    use load::report::LateSends;
 
     use super::*;
 
@@ -176,6 +177,17 @@ mod tests {
         );
         let headings: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().take(2).collect();
         assert_eq!(headings, ["architecture", "connections"]);
+    }
+
+    #[test]
+    fn note_of_marked_tail_does_not_deny_the_result() {
+        let mut run = testkit::capacity_run();
+        for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.late = Some(LateSends { bound_ns: 100_000, count: 2, sent: 200, ..LateSends::default() });
+        }
+        let text = render(&run, &Capacities::of(&run).unwrap(), 1_000.into());
+        assert!(text.contains("? ") && text.contains(&tail_mark::note_of_search("mt, epoll")), "{text}");
+        assert!(text.contains(">= ") && !text.contains("No conclusion uses"), "{text}");
     }
 
     #[test]

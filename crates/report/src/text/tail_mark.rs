@@ -52,10 +52,16 @@ pub(crate) fn note(rows: &[Row]) -> Option<String> {
 
 /// Explains the mark, and names the architectures that have it.
 pub(crate) fn note_of(names: &str) -> String {
-    format!(
-        "{MARK}: possibly caused by the client, which stalled or sent too many requests late ({names}). No conclusion uses \
-         such a value."
-    )
+    cause(names) + " No conclusion uses such a value."
+}
+
+/// Explains the mark of a search, whose probes succeed with such a value if it is within its limit.
+pub(crate) fn note_of_search(names: &str) -> String {
+    cause(names) + " A search still uses such a value if it is within its limit."
+}
+
+fn cause(names: &str) -> String {
+    format!("{MARK}: possibly caused by the client, which stalled or sent too many requests late ({names}).")
 }
 
 #[cfg(test)]
