@@ -190,7 +190,14 @@ impl FromStr for TargetUrl {
             let path = Some(url.target).filter(|_| is_http && rest.contains(['/', '?']));
             Some(Self { text: text.to_owned(), scheme, place, path, ports })
         };
-        parse().ok_or_else(|| format!("invalid URL `{text}`: expected {FORMS}"))
+        let url = parse().ok_or_else(|| format!("invalid URL `{text}`: expected {FORMS}"))?;
+        if !url.path().unwrap_or_default().bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!(
+                "invalid URL `{text}`: the path has a space or a character that is not ASCII; encode it (%20 for a \
+                 space)"
+            ));
+        }
+        Ok(url)
     }
 }
 
@@ -329,6 +336,15 @@ mod tests {
             assert!(error.contains("invalid URL") && error.contains("tcp://HOST:PORT"), "{text}: {error}");
         }
         assert!("unix:".parse::<TargetUrl>().unwrap_err().contains("names no file"));
+    }
+
+    #[test]
+    fn path_of_a_url_is_encoded() {
+        for path in ["/a x3", "/a b", "?q=a b", "/?q=ü", "/a\tb"] {
+            let error = format!("http://127.0.0.1:8080{path}").parse::<TargetUrl>().unwrap_err();
+            assert!(error.starts_with("invalid URL `http://") && error.ends_with("(%20 for a space)"), "{error}");
+        }
+        assert_eq!(url("http://127.0.0.1:8080/a%20b?q=%C3%BC").path(), Some("/a%20b?q=%C3%BC"));
     }
 
     #[test]
