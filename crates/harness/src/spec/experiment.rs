@@ -16,7 +16,7 @@ use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
 use super::target::Target;
 use super::units::{Cpus, Rate, Share, Time};
-use super::workload::WorkloadSpec;
+use super::workload::{WorkloadSpec, is_default};
 
 /// An experiment: architectures × loads × repeats. The loads combine connections, rates and other lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub struct Experiment {
     pub about: String,
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, `exec:NAME` for the command in the table `exec.NAME`, or `target:NAME` for the
     /// running server in the table `target.NAME`. By default, the servers of all tables.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
     /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
@@ -173,10 +173,21 @@ fn one() -> NonZeroU32 {
 impl Experiment {
     /// Reads and checks an experiment file. The error shows the first wrong line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
+        let experiment = Self::read(text, file)?;
+        experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
+        Ok(experiment)
+    }
+
+    /// Reads an experiment file to which flags may add servers. Checks a file without servers only later, with the flags.
+    pub fn parse_base(text: &str, file: &str) -> Result<Self, ExperimentError> {
+        let experiment = Self::read(text, file)?;
+        if experiment.architectures.0.is_empty() { Ok(experiment) } else { Self::parse(text, file) }
+    }
+
+    fn read(text: &str, file: &str) -> Result<Self, ExperimentError> {
         let mut experiment: Self =
             toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
         experiment.fill_in(file);
-        experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
         Ok(experiment)
     }
 

@@ -39,9 +39,9 @@ impl Experiment {
             return Err(format!("repeats: {} exceeds the limit of {REPEATS_MAX}; lower it", self.repeats));
         }
         if self.architectures.0.is_empty() {
-            return Err(
-                "architectures: missing; name servers such as \"epoll\", or add a table [target.NAME]".to_owned()
-            );
+            let reason = "architectures: missing; name servers such as \"epoll\" (--arch, --target), or add a table \
+                          [target.NAME]";
+            return Err(reason.to_owned());
         }
         self.check_servers()?;
         self.check_keys()?;

@@ -175,6 +175,23 @@ mod tests {
     }
 
     #[test]
+    fn flags_name_the_servers_of_a_file_without_any() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "name = 'mine'\n[workload]\nconnections = 9\n").unwrap();
+        let experiment = |flags: &str| {
+            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            args.experiment(false).map(|(experiment, _)| experiment)
+        };
+        for (flags, server) in [("--arch mt", "mt"), ("--target it=http://127.0.0.1:1", "target:it")] {
+            let changed = experiment(flags).unwrap();
+            let servers: Vec<String> = changed.architectures.0.iter().map(ToString::to_string).collect();
+            assert_eq!((servers, changed.workload.connections.0[0].get()), (vec![server.to_owned()], 9));
+        }
+        let error = experiment("").unwrap_err().to_string();
+        assert!(error.starts_with("architectures: missing; ") && error.contains("(--arch, --target)"), "{error}");
+    }
+
+    #[test]
     fn printed_file_keeps_the_quick_table_that_fits() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "name = 'mine'\narchitectures = ['epoll', 'mt']\n[workload]\nconnections = 9\nrate = 500\n\

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{ArgMatches, FromArgMatches, Id};
 use harness::files;
 use harness::spec::interleave::Interleave;
-use harness::spec::{Experiment, presets};
+use harness::spec::{Experiment, ExperimentError, presets};
 use wire::names;
 
 use super::{is_given, named, set};
@@ -91,7 +91,7 @@ impl BaseArgs {
     pub fn read_or(&self, remedy: &str) -> anyhow::Result<Experiment> {
         let file = self.file.as_deref().unwrap_or("compare");
         reject_url(file, remedy)?;
-        let experiment = read(file)?;
+        let experiment = read(file, Experiment::parse_base)?;
         // Flags change what the preset is about.
         let about = if self.has_file() { experiment.about } else { String::new() };
         Ok(Experiment { about, ..experiment })
@@ -104,7 +104,7 @@ impl ExperimentArgs {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", preset_names().join(", "))
         };
         reject_url(file, "try muxbench load ")?;
-        let mut experiment = read(file)?;
+        let mut experiment = read(file, Experiment::parse)?;
         if self.quick && experiment.quick.is_none() {
             bail!(
                 "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client, \
@@ -131,13 +131,13 @@ fn reject_url(file: &str, remedy: &str) -> anyhow::Result<()> {
 }
 
 /// Reads a preset, a file, or standard input (`-`). A pipe can be read only once.
-fn read(file: &str) -> anyhow::Result<Experiment> {
+fn read(file: &str, parse: fn(&str, &str) -> Result<Experiment, ExperimentError>) -> anyhow::Result<Experiment> {
     if let Some(preset) = presets::find(file) {
         return Ok(preset.experiment());
     }
     if file == "-" {
         let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
-        return Ok(Experiment::parse(&text, "standard input")?);
+        return Ok(parse(&text, "standard input")?);
     }
     let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
@@ -148,7 +148,7 @@ fn read(file: &str) -> anyhow::Result<Experiment> {
         ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
         _ => anyhow!("cannot read {file}: {error}"),
     })?;
-    Ok(Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?)
+    Ok(parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?)
 }
 
 /// Reads a regular file or a named pipe. Rejects devices, because they may never end.
