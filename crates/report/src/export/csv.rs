@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Run, TrialRecord};
+use harness::model::{Run, Trial, TrialRecord};
 use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers;
 use harness::spec::stall::Stall;
@@ -56,6 +56,11 @@ pub fn of_rows(rows: impl IntoIterator<Item = CsvRow>) -> String {
     of_records(heading.into_iter().chain(rows.map(|row| row.fields)))
 }
 
+/// Writes the heading of a row without values, then the rows, which all have its columns.
+pub fn of_rows_under(heading: CsvRow, rows: impl IntoIterator<Item = CsvRow>) -> String {
+    of_records([heading.names].into_iter().chain(rows.into_iter().map(|row| row.fields)))
+}
+
 /// Writes records, including the heading. Prefixes text with an apostrophe if a spreadsheet would parse it as a formula.
 pub fn of_records<F: AsRef<str>>(records: impl IntoIterator<Item = impl IntoIterator<Item = F>>) -> String {
     let inert = |field: F| match field.as_ref() {
@@ -76,17 +81,22 @@ fn is_formula(field: &str) -> bool {
 
 /// Writes all finished trials.
 pub fn of(run: &Run) -> String {
-    of_rows(run.records.iter().map(row))
+    let rows = run.records.iter().map(|record| row(&record.trial, Some(record)));
+    // Without finished trials, a planned one names the columns.
+    match run.header.trials.first() {
+        Some(planned) => of_rows_under(row(planned, None), rows),
+        None => of_rows(rows),
+    }
 }
 
-fn row(record: &TrialRecord) -> CsvRow {
-    let trial = &record.trial;
+fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     let workload = &trial.workload;
     let serve = trial.serve.ours();
-    let streams = Streams::of(&[record], record.rate_achieved_per_s());
+    let rate_achieved_per_s = record.and_then(TrialRecord::rate_achieved_per_s);
+    let streams = record.and_then(|record| Streams::of(&[record], rate_achieved_per_s));
     let (request_bytes, response_bytes) = workload.service.fixed().unzip();
     let kv = workload.kv.as_ref();
-    let load = record.load.as_ref();
+    let load = record.and_then(|record| record.load.as_ref());
     let late = load.map(LoadReport::late_sends);
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let goodput = load.and_then(|load| load.goodput.as_ref());
@@ -94,8 +104,8 @@ fn row(record: &TrialRecord) -> CsvRow {
     let churn = load.and_then(|load| load.churn.as_ref());
     let http = load.and_then(|load| load.http.as_ref());
     let paths = workload.http.iter().flat_map(|http| &http.targets).map(|target| target.path.as_str());
-    let server = record.server.as_ref();
-    let network = record.network.as_ref().map(|network| &network.measured);
+    let server = record.and_then(|record| record.server.as_ref());
+    let network = record.and_then(|record| record.network.as_ref()).map(|network| &network.measured);
     let by_kind = |counts: fn(&Totals) -> &BTreeMap<String, u64>| {
         let counts = server.into_iter().flat_map(|server| counts(&server.totals));
         counts.map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
@@ -136,10 +146,10 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("measure_ns", workload.phases.measure_ns);
     row.put("drain_ns", workload.phases.cool_down_ns);
     row.put("seed", trial.load.seed);
-    row.put("started_at", &record.started_at);
-    row.put("verdict", format::verdict(record.verdict.kind));
-    row.put("reason", &record.verdict.reason);
-    row.put("rate_achieved_per_s", record.rate_achieved_per_s());
+    row.put("started_at", record.map(|record| &record.started_at));
+    row.put("verdict", record.map(|record| format::verdict(record.verdict.kind)));
+    row.put("reason", record.map(|record| &record.verdict.reason));
+    row.put("rate_achieved_per_s", rate_achieved_per_s);
     row.put("planned", load.map(|load| load.planned));
     row.put("completed", load.map(|load| load.completed));
     row.put("errors", load.map(|load| load.errors.total()));
@@ -233,6 +243,14 @@ mod tests {
         let text = of(&run);
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn csv_without_finished_trials_has_its_heading() {
+        let mut run = testkit::run();
+        let full = of(&run);
+        run.records.clear();
+        assert_eq!(of(&run).lines().collect::<Vec<_>>(), [full.lines().next().unwrap()]);
     }
 
     #[test]

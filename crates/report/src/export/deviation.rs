@@ -2,36 +2,39 @@
 
 use stats::Deviation;
 
-use super::csv::{CsvRow, of_rows};
+use super::csv::{CsvRow, of_rows_under};
 use crate::format;
 use crate::model::deviation::{Deviations, SHARES, TrialDeviation};
 
 /// Returns CSV with a row for each trial.
 pub fn csv(deviations: &Deviations) -> String {
-    of_rows(deviations.trials.iter().map(row))
+    of_rows_under(row(None), deviations.trials.iter().map(|trial| row(Some(trial))))
 }
 
-fn row(trial: &TrialDeviation) -> CsvRow {
-    let figure = |figure: fn(&Deviation) -> f64| trial.figures.as_ref().map(|figures| figure(figures).to_string());
+fn row(trial: Option<&TrialDeviation>) -> CsvRow {
+    let workload = trial.map(|trial| &trial.workload);
+    let figures = trial.and_then(|trial| trial.figures.as_ref());
+    let figure = |figure: fn(&Deviation) -> f64| figures.map(|figures| figure(figures).to_string());
     let mut row = CsvRow::default();
-    row.put("trial", trial.trial);
-    row.put("repeat", trial.repeat);
-    row.put("architecture", &trial.architecture);
-    row.put("connections", trial.workload.connections);
-    row.put("active", trial.workload.active.to_string());
-    row.put("rate_asked_per_s", format::rate(trial.workload.rate_per_s));
-    row.put("schedule", trial.workload.schedule);
-    row.put("verdict", format::verdict(trial.verdict));
-    row.put("missing", &trial.missing);
-    row.put("sends", trial.figures.map(|figures| figures.count));
-    row.put("unsent", trial.unsent);
+    row.put("trial", trial.map(|trial| trial.trial));
+    row.put("repeat", trial.map(|trial| trial.repeat));
+    row.put("architecture", trial.map(|trial| &trial.architecture));
+    row.put("connections", workload.map(|workload| workload.connections));
+    row.put("active", workload.map(|workload| workload.active.to_string()));
+    row.put("rate_asked_per_s", workload.map(|workload| format::rate(workload.rate_per_s)));
+    row.put("schedule", workload.map(|workload| workload.schedule));
+    row.put("verdict", trial.map(|trial| format::verdict(trial.verdict)));
+    row.put("missing", trial.and_then(|trial| trial.missing.as_ref()));
+    row.put("sends", figures.map(|figures| figures.count));
+    row.put("unsent", trial.map(|trial| trial.unsent));
     row.put("stddev_ns", figure(|it| it.stddev_ns));
     row.put("median_ns", figure(|it| it.median_ns));
     row.put("max_ns", figure(|it| it.max_ns));
     row.put("min_ns", figure(|it| it.min_ns));
     row.put("within_1us_of_median", figure(|it| it.within_1us_of_median));
     for (at, share) in SHARES.iter().enumerate() {
-        let deviation_ns = trial.tails.get(at).map(|point| point.deviation_ns.to_string());
+        let point = trial.and_then(|trial| trial.tails.get(at));
+        let deviation_ns = point.map(|point| point.deviation_ns.to_string());
         row.put(format!("p{}_ns", (share * 1_000.0).round() / 10.0), deviation_ns);
     }
     row

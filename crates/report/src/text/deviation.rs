@@ -98,6 +98,15 @@ mod tests {
     }
 
     #[test]
+    fn csv_without_trials_has_its_heading() {
+        let mut run = testkit::kawai2006_run();
+        let of = |run: &harness::model::Run| csv(&Deviations::of(run, &mut testkit::sends_of(run)));
+        let full = of(&run);
+        run.records.clear();
+        assert_eq!(of(&run).lines().collect::<Vec<_>>(), [full.lines().next().unwrap()]);
+    }
+
+    #[test]
     fn interleaved_trials_have_no_deviations() {
         let run = testkit::interleaved_run();
         let deviations = Deviations::of(&run, &mut |_| Ok(vec![vec![0, 10, 20]]));

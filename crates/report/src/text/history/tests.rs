@@ -257,6 +257,14 @@ fn csv_has_a_row_for_each_point() {
 }
 
 #[test]
+fn csv_without_trends_has_its_heading() {
+    let full = csv(&history());
+    let mut builder = HistoryBuilder::default();
+    builder.add("one", &testkit::run());
+    assert_eq!(csv(&builder.finish()).lines().collect::<Vec<_>>(), [full.lines().next().unwrap()]);
+}
+
+#[test]
 fn trends_of_streams_show_bytes() {
     let mut builder = HistoryBuilder::default();
     for name in ["one", "two"] {
