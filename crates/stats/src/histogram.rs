@@ -156,7 +156,7 @@ pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
 }
 
-/// Quantiles and moments of a measured time.
+/// Quantiles and moments of a measured time. If `count` is 0, all other figures are 0 and mean nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of values.
