@@ -163,7 +163,9 @@ fn lasting_connections_post_over_tls() {
 #[test]
 fn client_reconnects_over_tls() {
     for version in [&TLS13, &TLS12] {
-        let open = config(server(&[version], End::Third), 7, trusting(CERTIFICATE));
+        let mut open = config(server(&[version], End::Third), 7, trusting(CERTIFICATE));
+        // On a busy machine a handshake takes long.
+        open.phases.measure_ns *= 4;
         for config in [closed(open.clone()), open] {
             let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
             assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
