@@ -31,7 +31,7 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 
 /// The highest share of a contestant's slices whose responses may arrive after the guard of the next slice. On a virtual machine
 /// pauses of the host cause some of them: 0.02 for epoll, 0.11 for poll at a third of its capacity.
-pub(crate) const OVERRUN_SHARE_MAX: f64 = 0.25;
+pub(super) const OVERRUN_SHARE_MAX: f64 = 0.25;
 /// The highest share of the server's CPUs that other processes may take. They slow all contestants alike.
 pub(super) const TAKEN_SHARE_MAX_INTERLEAVED: f64 = 0.5;
 /// The highest share of rounds that may be left out because a client paused. Beyond it, all rounds are measured.

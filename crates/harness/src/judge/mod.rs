@@ -16,7 +16,7 @@ mod limits;
 mod netns;
 mod open;
 mod server_side;
-pub(crate) mod slices;
+mod slices;
 mod steady;
 mod stream;
 mod sufficient;
@@ -33,8 +33,9 @@ use wire::stream::Stream;
 use crate::model::network::NetworkReport;
 use crate::model::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
-pub(crate) use limits::{LOST_SHARE_MAX, OVERRUN_SHARE_MAX};
+pub(crate) use limits::LOST_SHARE_MAX;
 pub use server_side::ServerSide;
+pub(crate) use slices::checks as slice_checks;
 
 /// Judges a trial by its load and the facts about its server.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {

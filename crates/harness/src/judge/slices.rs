@@ -9,7 +9,7 @@ use super::limits::{
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
 
-pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
+pub(crate) fn checks(report: &SliceReport) -> Vec<Check> {
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
     let overrun = share(report.overrun, report.measured_rounds());
     let paused = share(report.left_out, report.rounds + report.left_out);
@@ -25,7 +25,7 @@ pub(super) fn checks(report: &SliceReport) -> Vec<Check> {
 
 /// Checks whether a closed loop obeys the interactive response time law; `None` for other loops. It does not if its slices are too
 /// short for its responses.
-pub(crate) fn law(report: &SliceReport) -> Option<Check> {
+fn law(report: &SliceReport) -> Option<Check> {
     let expected = report.law_responses?;
     let responses = report.blocks.iter().map(|block| block.completed).sum::<u64>() as f64;
     let deviation = (responses / expected - 1.0).abs();

@@ -11,9 +11,9 @@ pub mod until;
 use load::config::Slices;
 use load::report::SliceReport;
 
-use crate::judge::{self, OVERRUN_SHARE_MAX};
+use crate::judge;
 use crate::model::blocks;
-use crate::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
 
 impl TrialOutcome {
@@ -122,17 +122,13 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
     heat
 }
 
-/// Whether a contestant disturbed others, or its slices were too short for its responses. The heat is then void, and the contestant
-/// runs separately.
+/// Whether a contestant disturbed others, or its slices make it unsteady. The heat is then void, and the contestant runs separately.
 pub fn needs_own_window(header: &RunHeader, slices: &SliceReport) -> bool {
-    let overrun_max = match (&header.strategy, header.interleave) {
-        // A search must not charge a server with responses that another server delayed.
-        (Strategy::Capacity(_) | Strategy::Overload(_), _) => 0.0,
-        (_, Interleave::Auto) => OVERRUN_SHARE_MAX,
-        (_, Interleave::Always | Interleave::Never) => return false,
-    };
-    let has_overrun = slices.overrun as f64 > overrun_max * slices.measured_rounds() as f64;
-    has_overrun || judge::slices::law(slices).is_some_and(|check| !check.passed)
+    // A search must not charge a server with responses that another server delayed.
+    let is_search = matches!(header.strategy, Strategy::Capacity(_) | Strategy::Overload(_));
+    let fails = |check: &Check| !check.passed && check.decides == VerdictKind::Unsteady;
+    is_search && slices.overrun > 0
+        || header.interleave == Interleave::Auto && judge::slice_checks(slices).iter().any(fails)
 }
 
 /// Returns the remaining planned trials. A search and a race have none: results determine their trials.
