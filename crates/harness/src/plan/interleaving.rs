@@ -228,6 +228,11 @@ fn round_trip_ns(network: &Network) -> u64 {
     2 * network.delay.0.saturating_add(network.jitter.0)
 }
 
+/// The round trip of a trial's lab; 0 over loopback.
+fn lab_round_trip_ns(trial: &Trial) -> u64 {
+    trial.workload.network.as_ref().map_or(0, round_trip_ns)
+}
+
 /// Returns why the clocks of workers are too inexact for slices with this guard.
 fn clock_problem(fleet: &FleetFacts, guard_ns: u64) -> Option<String> {
     let max_ns = clock_error_max_ns(guard_ns);
@@ -268,7 +273,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
         }
     };
     let of_clocks_ns = if host.fleet.is_some() { SLICE_NS_FLEET } else { 0 };
-    let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns)).max(of_clocks_ns);
+    let shortest_ns = shortest_ns.max(lab_round_trip_ns(trial)).max(of_clocks_ns);
     let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
     let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
     let slice_ns = shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns;
@@ -281,12 +286,12 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
 /// The expected response time of a closed loop: the CPU time of all connections on one CPU, a wait, and the lab's round trip. A
 /// pipeline has the work of all its requests.
 fn response_ns(trial: &Trial) -> u64 {
-    let work = trial.serve.ours().and_then(|serve| serve.work);
-    let (is_wait, work_ns) = work.map_or((false, 0), |work| (work.kind == Kind::Sleep, work.time_ns));
-    let work_ns = u64::from(trial.load.pipeline) * work_ns;
-    let (cpu_ns, wait_ns) = if is_wait { (0, work_ns) } else { (work_ns, 0) };
-    let round_trip_ns = trial.workload.network.as_ref().map_or(0, round_trip_ns);
-    u64::from(trial.workload.connections) * (CLOSED_REQUEST_NS + cpu_ns) + wait_ns + round_trip_ns
+    let connections = u64::from(trial.workload.connections);
+    let work_ns = trial.serve.ours().and_then(|serve| serve.work).map_or(0, |work| {
+        let sharing = if work.kind == Kind::Sleep { 1 } else { connections };
+        sharing * u64::from(trial.load.pipeline) * work.time_ns
+    });
+    connections * CLOSED_REQUEST_NS + work_ns + lab_round_trip_ns(trial)
 }
 
 /// The length of slices for constant think times, at least `shortest_ns`. A guard holds a whole short think time.
@@ -324,7 +329,7 @@ fn has_uneven_guards(trial: &Trial, slice_ns: u64) -> bool {
 /// The length of the gap after a slice: responses take the lab's round trip, and some time in the server.
 fn gap_ns(trial: &Trial, slice_ns: u64) -> u64 {
     let share = if trial.workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE };
-    slice_ns / share + trial.workload.network.as_ref().map_or(0, round_trip_ns)
+    slice_ns / share + lab_round_trip_ns(trial)
 }
 
 /// Whether all servers of a heat have room at the same time.
