@@ -173,15 +173,18 @@ fn one() -> NonZeroU32 {
 impl Experiment {
     /// Reads and checks an experiment file. The error shows the first wrong line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
-        let experiment = Self::read(text, file)?;
-        experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
-        Ok(experiment)
+        Self::read(text, file)?.checked(text, file)
     }
 
     /// Reads an experiment file to which flags may add servers. Checks a file without servers only later, with the flags.
     pub fn parse_base(text: &str, file: &str) -> Result<Self, ExperimentError> {
         let experiment = Self::read(text, file)?;
-        if experiment.architectures.0.is_empty() { Ok(experiment) } else { Self::parse(text, file) }
+        if experiment.architectures.0.is_empty() { Ok(experiment) } else { experiment.checked(text, file) }
+    }
+
+    fn checked(self, text: &str, file: &str) -> Result<Self, ExperimentError> {
+        self.check().map_err(|message| ExperimentError::checking(file, text, message))?;
+        Ok(self)
     }
 
     fn read(text: &str, file: &str) -> Result<Self, ExperimentError> {

@@ -228,7 +228,13 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
 
     pub fn first_due(&mut self, start: u64) -> u64 {
         let factor = if self.think.exponential { self.exponential() } else { self.random.random::<f64>() };
-        self.slices.after(start, self.clock.ticks(self.think.mean_ns as f64 * factor))
+        self.after_think(start, factor)
+    }
+
+    /// Returns the time after `factor` times the mean think time.
+    #[inline]
+    fn after_think(&mut self, now: u64, factor: f64) -> u64 {
+        self.slices.after(now, self.clock.ticks(self.think.mean_ns as f64 * factor))
     }
 
     /// Draws from the exponential distribution of mean 1. It is also the distribution of the rest of a think time.
@@ -240,8 +246,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[inline]
     pub fn next_due(&mut self, now: u64) -> u64 {
         let factor = if self.think.exponential { self.exponential() } else { 1.0 };
-        let think_ticks = if self.think.is_none() { 0 } else { self.clock.ticks(self.think.mean_ns as f64 * factor) };
-        self.slices.after(now, think_ticks)
+        self.after_think(now, factor)
     }
 
     /// Whether the next request may follow a response at `now` immediately.
