@@ -76,7 +76,8 @@ pub fn run(
 /// Runs the trials of a heat. Returns their records, which the caller commits; `None` if a stop aborted the heat.
 ///
 /// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
-/// the slices of others, or its rate contradicts its response times, the heat is void. That contestant then runs on its own, and only its record is returned.
+/// the slices of others, or its rate contradicts its response times, the heat is void. That contestant then runs on its own, and only
+/// its record is returned.
 fn run_heat(
     heat: &[Trial],
     header: &RunHeader,

@@ -91,7 +91,8 @@ fn commands(mut all: Command) -> String {
 fn experiments(schema: &Value) -> String {
     let mut page = "# Experiment files\n\nAn experiment file is TOML. It needs `architectures`, or a table `[exec.NAME]` or \
                     `[target.NAME]`, unless flags name the servers. `[exec.NAME]` needs `command`, `[target.NAME]` needs `url`, \
-                    and `[workload.trace]` needs `file`. All other keys are optional. Some defaults differ from the values of the preset `compare`. \
+                    and `[workload.trace]` needs `file`. All other keys are optional. Some defaults differ from the values of the \
+                    preset `compare`. \
                     `muxbench plan --schema` prints this page's source, a JSON Schema.\n\n\
                     ## Kinds of text\n\nThese values have quotes, as in `measure = \"2s\"`.\n\n\
                     | value | examples |\n|---|---|\n"
