@@ -8,13 +8,16 @@ pub fn us(ns: f64) -> String {
     digits(ns / 1e3)
 }
 
-/// Formats a difference of times with its interval, as in `+8.10 (7.90 to 8.30)`, in microseconds.
+/// Formats a difference of times with its interval, as in `+8.10 ±0.20`, in microseconds.
 pub fn added_us(difference_ns: Option<Estimate>) -> String {
-    let sign = |ns: f64| if ns < 0.0 { "" } else { "+" };
-    let interval = |it: Interval| format!(" ({} to {})", us(it.low), us(it.high));
-    difference_ns.map_or("-".into(), |it| {
-        format!("{}{}{}", sign(it.value), us(it.value), it.interval.map_or(String::new(), interval))
-    })
+    let interval = |it: Interval| format!(" ±{}", us(it.half_width()));
+    difference_ns
+        .map_or("-".into(), |it| format!("{}{}", signed_us(it.value), it.interval.map_or(String::new(), interval)))
+}
+
+/// Formats a difference in microseconds with its sign.
+pub(crate) fn signed_us(ns: f64) -> String {
+    format!("{}{}", if ns < 0.0 { "" } else { "+" }, us(ns))
 }
 
 /// Formats a time in a suitable unit.
@@ -143,6 +146,11 @@ pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
     }
 }
 
+/// Formats the ends of a range of ratios.
+pub(crate) fn range(range: Interval) -> String {
+    format!("{:.2}-{:.2}", range.low, range.high)
+}
+
 /// Returns the name of a value in flags and files.
 pub fn name(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
@@ -192,8 +200,8 @@ mod tests {
     #[test]
     fn added_time_has_its_sign_and_interval() {
         let of = |low: f64, value: f64, high: f64| Estimate { value, interval: Some(Interval { low, high }) };
-        assert_eq!(added_us(Some(of(7_900.0, 8_100.0, 8_300.0))), "+8.10 (7.90 to 8.30)");
-        assert_eq!(added_us(Some(of(-500.0, -100.0, 300.0))), "-0.10 (-0.50 to 0.30)");
+        assert_eq!(added_us(Some(of(7_900.0, 8_100.0, 8_300.0))), "+8.10 ±0.20");
+        assert_eq!(added_us(Some(of(-500.0, -100.0, 300.0))), "-0.10 ±0.40");
         assert_eq!(added_us(Some(Estimate { value: 1e5, interval: None })), "+100");
         assert_eq!(added_us(None), "-");
     }

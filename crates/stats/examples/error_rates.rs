@@ -4,25 +4,24 @@
 #[path = "../tests/simulate/mod.rs"]
 mod simulate;
 
-use simulate::Simulation;
+use simulate::{Noise, Simulation};
 
 fn main() {
     let mut simulation = Simulation::new(1);
-    let heats = [(1, 8), (1, 16), (2, 8), (3, 8), (1, 32), (2, 16), (1, 64), (2, 32), (1, 96), (3, 32)];
-    println!("Share of 95 % intervals that hold the true ratio (and their width in standard deviations of a block)\n");
-    println!("| heats x blocks | correlation 0 | 0.3 | 0.5 |\n|---|---|---|---|");
-    for (heats, blocks) in heats {
-        let share = |rho| {
-            let (share, width) = simulation.coverage_of_pairs(20_000, heats, blocks, rho);
-            format!("{share:.3} ({width:.2})")
+    let noises = [(0.0, 0.0), (0.5, 0.0), (0.0, 1.5), (0.3, 2.0), (0.5, 3.0)]
+        .map(|(rho, heat_effect)| Noise { rho, heat_effect });
+    println!("Share of 95 % intervals that hold the true ratio, and the true added time\n");
+    println!(
+        "| correlation of parts, heat effect | 3 heats | 6 heats | 12 heats | two groups of 6 heats |\n|---|---|---|---|---|"
+    );
+    for noise in noises {
+        let mut share = |heats| {
+            let [ratio, added] = simulation.coverage_of_pairs(20_000, heats, noise);
+            format!("{ratio:.3}, {added:.3}")
         };
-        println!("| {heats} x {blocks} | {} |", [0.0, 0.3, 0.5].map(share).join(" | "));
-    }
-    println!("\nContestants of two groups with a common reference\n");
-    println!("| blocks | correlation 0 | 0.3 | 0.5 |\n|---|---|---|---|");
-    for blocks in [16, 32, 64] {
-        let share = |rho| format!("{:.3}", simulation.coverage_of_groups(20_000, blocks, rho));
-        println!("| {blocks} | {} |", [0.0, 0.3, 0.5].map(share).join(" | "));
+        let shares = [3, 6, 12].map(&mut share).join(" | ");
+        let groups = simulation.coverage_of_groups(20_000, 6, noise);
+        println!("| {}, {} | {shares} | {groups:.3} |", noise.rho, noise.heat_effect);
     }
     println!("\nSeparate repeats\n\n| repeats | standard deviations | ratio | one figure |\n|---|---|---|---|");
     for (repeats, sigmas) in
@@ -33,10 +32,10 @@ fn main() {
         println!("| {repeats:?} | {sigmas:?} | {ratio:.3} | {estimate:.3} |");
     }
     println!("\nShare of comparisons of equal servers with any significant difference\n");
-    println!("| contestants | 3 repeats | 5 repeats |\n|---|---|---|");
+    println!("| contestants | 3 heats | 6 heats |\n|---|---|---|");
     for contestants in [3, 5, 10, 20] {
-        let share = |repeats| format!("{:.3}", simulation.false_families(5_000, contestants, repeats));
-        println!("| {contestants} | {} |", [3, 5].map(share).join(" | "));
+        let share = |heats| format!("{:.3}", simulation.false_families(5_000, contestants, heats, noises[3]));
+        println!("| {contestants} | {} |", [3, 6].map(share).join(" | "));
     }
     println!("\nShare of joint intervals of equal peaks that miss 1 (other cells equal, and 5 % lower)\n");
     println!("| cells on each side | 3 repeats | 5 repeats |\n|---|---|---|");
@@ -48,23 +47,20 @@ fn main() {
         println!("| {cells} | {} |", [3, 5].map(share).join(" | "));
     }
     println!(
-        "\nShare of 2 000 series of six equal servers whose report has a significant difference, after looks until all pairs"
+        "\nShare of 2 000 series of six equal servers with a false decision of any pair, at up to 20 looks, and of reports with a"
     );
+    println!("significant difference after looks until all pairs are decided with a margin of 2 %\n");
     println!(
-        "are decided with a margin of 2 %\n\n| blocks a look | correlation | false report | mean number of looks |"
+        "| correlation, heat effect | false separation | false equality at a margin of 1 % | false report | mean number of looks |"
     );
-    println!("|---|---|---|---|");
-    for (blocks, rho) in [(32, 0.0), (32, 0.3), (32, 0.5)] {
-        let (share, looks) = simulation.false_reports(2_000, blocks, rho, 0.02);
-        println!("| {blocks} | {rho} | {share:.4} | {looks:.1} |");
-    }
-    println!("\nShare of 2 000 series of six equal servers, up to 12 looks, with a false decision of any pair\n");
-    println!(
-        "| blocks a look | correlation | false separation | false equality at a margin of 1 % |\n|---|---|---|---|"
-    );
-    for (blocks, rho) in [(32, 0.0), (32, 0.3), (32, 0.5), (8, 0.0), (8, 0.3)] {
-        let (separations, equalities) = simulation.false_decisions(2_000, 12, blocks, rho, 0.01);
-        println!("| {blocks} | {rho} | {separations:.4} | {equalities:.4} |");
+    println!("|---|---|---|---|---|");
+    for noise in noises {
+        let (separations, equalities) = simulation.false_decisions(2_000, 20, noise, 0.01);
+        let (reports, looks) = simulation.false_reports(2_000, noise, 0.02, 60);
+        println!(
+            "| {}, {} | {separations:.4} | {equalities:.4} | {reports:.4} | {looks:.1} |",
+            noise.rho, noise.heat_effect
+        );
     }
     println!(
         "\nShare of 2 000 gates with recorded noise that end with an alarm (and that pass), by slowdown in tolerances\n"

@@ -1,6 +1,6 @@
 //! Compares two servers by the medians of four repeats.
 
-use muxbench_stats::{Block, Histogram, Ratio};
+use muxbench_stats::{Histogram, Ratio, Repeat};
 
 /// Prints quantiles, and a ratio with its interval.
 pub fn main() {
@@ -9,8 +9,8 @@ pub fn main() {
     println!("p99 {} µs", histogram.quantile(0.99) / 1000);
 
     // Repeats in which both servers ran at the same time have the same number.
-    let repeats = |medians_us: [f64; 4]| -> Vec<Block> {
-        (0..).zip(medians_us).map(|(heat, value)| Block { heat, number: 0, value }).collect()
+    let repeats = |medians_us: [f64; 4]| -> Vec<Repeat> {
+        (0..).zip(medians_us).map(|(heat, value)| Repeat::new(heat, value)).collect()
     };
     let (threads, epoll) = (repeats([18.9, 19.4, 18.7, 19.1]), repeats([15.1, 15.6, 15.0, 15.2]));
     let ratio = Ratio::of(&threads, &epoll).expect("all medians are positive");

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{ALPHA, BLOCKS_MIN, Estimate, Mean, Spread};
+use crate::repeats::{self, ALPHA, Estimate, Mean, Spread};
 use crate::sequential::level;
 
 /// The number of repeats before the first look. Fewer decide nothing.
-pub const REPEATS_MIN: u32 = 3;
+pub const REPEATS_MIN: u32 = repeats::REPEATS_MIN as u32;
 
 /// The knowledge about a figure of two builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +85,7 @@ fn trimmed_mean(values: &[f64]) -> Option<Mean> {
     let winsorised: Vec<f64> = sorted.iter().map(|value| value.clamp(lowest, highest)).collect();
     let centre = mean_of(&winsorised);
     let squares: f64 = winsorised.iter().map(|value| (value - centre).powi(2)).sum();
-    let spread = (count >= BLOCKS_MIN).then(|| {
+    let spread = (count >= repeats::REPEATS_MIN).then(|| {
         let (all, kept) = (count as f64, kept.len() as f64);
         Spread { error: (squares / (all - 1.0) * all).sqrt() / kept, freedom: kept - 1.0 }
     });

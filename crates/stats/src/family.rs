@@ -1,8 +1,8 @@
 //! Families of ratios. If each of many tests errs in 5 % of cases, at least one errs much more often: among five equal
 //! servers, the best by chance then differs "significantly" from another in a third of runs.
 
-use crate::blocks::Block;
 use crate::ratio::Ratio;
+use crate::repeats::Repeat;
 
 /// Sets the p value of each ratio in its family, so that the probability of any false difference is at most that of one test
 /// (Holm 1979). Ignores ratios without a p value.
@@ -24,8 +24,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// Compares all contestants by their blocks.
-    pub fn of(contestants: &[Vec<Block>]) -> Self {
+    /// Compares all contestants by their repeats.
+    pub fn of(contestants: &[Vec<Repeat>]) -> Self {
         let to_later = |at: usize| {
             let later = contestants[at + 1..].iter();
             later.map(|base| Ratio::of(&contestants[at], base)).collect()
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     fn ratio(p_value: Option<f64>) -> Ratio {
-        Ratio { ratio: 1.0, interval: None, p_value, p_family: p_value }
+        Ratio { p_value, p_family: p_value, ..Ratio::ONE }
     }
 
     #[test]
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn family_holds_each_pair_in_both_directions() {
-        let blocks = |first: u32, value: f64| -> Vec<Block> {
-            (first..).zip([0.99, 1.0, 1.02]).map(|(heat, it)| Block { heat, number: 0, value: value * it }).collect()
+        let repeats = |first: u32, value: f64| -> Vec<Repeat> {
+            (first..).zip([0.99, 1.0, 1.02]).map(|(heat, it)| Repeat::new(heat, value * it)).collect()
         };
-        let contestants = [blocks(0, 10.0), blocks(3, 20.0), Vec::new(), blocks(6, 10.0)];
+        let contestants = [repeats(0, 10.0), repeats(3, 20.0), Vec::new(), repeats(6, 10.0)];
         let family = Family::of(&contestants);
         let twice = family.ratio(1, 0).unwrap();
         assert!((twice.ratio - 2.0).abs() < 1e-9 && twice.differs_from_one());

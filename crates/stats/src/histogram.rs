@@ -16,6 +16,9 @@ pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits. A quantile differs from the recorded value by at most 0.1 %.
 const DIGITS: u8 = 3;
 
+/// The fewest values beyond a quantile for an interval; reports mark quantiles with fewer.
+pub const BEYOND_MIN: u64 = 10;
+
 /// The maximum number of values in a histogram from a file. It prevents an overflow when histograms are merged.
 const COUNT_MAX: u64 = 1 << 53;
 
@@ -54,6 +57,14 @@ impl Histogram {
         Arc::make_mut(&mut self.0).add(&*other.0).expect("all histograms have the same bounds");
     }
 
+    /// Returns the histogram without the values of another, which it contains.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut rest = (*self.0).clone();
+        rest.subtract(&*other.0).expect("the other histogram is a part of this one");
+        Self(Arc::new(rest))
+    }
+
     /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.0.len()
@@ -62,6 +73,22 @@ impl Histogram {
     /// Returns the value in nanoseconds that the fraction `q` of all values does not exceed. 0 without values.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q).min(self.0.max())
+    }
+
+    /// Returns the quantile with linear interpolation between values that the histogram does not distinguish: small changes of the
+    /// values change it a little. 0 without values.
+    pub fn interpolated(&self, q: f64) -> f64 {
+        let (rank, mut below) = (q * self.count() as f64, 0);
+        for step in self.0.iter_recorded() {
+            let count = step.count_since_last_iteration();
+            if (below + count) as f64 >= rank {
+                let (low, next) = (step.value_iterated_to(), self.0.next_non_equivalent(step.value_iterated_to()));
+                let low = self.0.lowest_equivalent(low);
+                return low as f64 + (rank - below as f64) / count as f64 * (next - low) as f64;
+            }
+            below += count;
+        }
+        0.0
     }
 
     /// Returns the number of values above `value_ns`, to the histogram's precision.
@@ -150,6 +177,11 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
+/// Returns the number of `count` values that lie beyond the quantile `q`, rounded.
+pub fn beyond(count: u64, q: f64) -> u64 {
+    (count as f64 * (1.0 - q)).round() as u64
+}
+
 /// Returns the value that the fraction `q` of sorted values does not exceed. `None` without values.
 pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
@@ -221,6 +253,21 @@ mod tests {
             let mut merged: Histogram = a.iter().copied().collect();
             merged.merge(&b.iter().copied().collect());
             prop_assert_eq!(merged, a.into_iter().chain(b).collect::<Histogram>());
+        }
+
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
+        #[test]
+        fn rest_of_a_merged_histogram_is_the_other_part(
+            a in prop::collection::vec(0u64..10_000_000_000, 1..200), b in prop::collection::vec(0u64..10_000_000_000, 0..200),
+        ) {
+            let (a, b): (Histogram, Histogram) = (a.into_iter().collect(), b.into_iter().collect());
+            let mut merged = a.clone();
+            merged.merge(&b);
+            prop_assert_eq!(merged.without(&b).distribution(), a.distribution());
+            for q in [0.01, 0.5, 0.99] {
+                let (step, between) = (a.quantile(q) as f64, a.interpolated(q));
+                prop_assert!((between - step).abs() <= step * 0.001 + 1.0, "q {}: {}, {}", q, between, step);
+            }
         }
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod blocks;
 pub mod deviation;
 pub mod excess;
 pub mod family;
@@ -11,19 +10,20 @@ pub mod interval;
 pub mod log;
 pub mod race;
 pub mod ratio;
+pub mod repeats;
 pub mod search;
 pub mod sequential;
 pub mod shifts;
 pub mod significance;
 pub mod steadiness;
 
-pub use blocks::{Block, Estimate};
 pub use deviation::Deviation;
 pub use family::Family;
 pub use fit::sends_against_plan;
 pub use histogram::{Distribution, Histogram, quantile};
 pub use interval::Interval;
 pub use ratio::Ratio;
+pub use repeats::{Estimate, Repeat};
 pub use search::Search;
 pub use significance::TestResult;
 pub use steadiness::{ChangePoint, change_point, trend};

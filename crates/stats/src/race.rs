@@ -2,13 +2,13 @@
 //!
 //! A score is the logarithm of a figure of one trial; lower is better. The contestants of a heat share the speed of the host, so a
 //! score is modelled as the contestant's effect, plus the effect of the heat, plus noise. The noise includes how starts of one server
-//! differ, which parts of one window do not show. All contestants together estimate it, because each has few repeats.
+//! differ, which no part of a window shows. All contestants together estimate it, because each has few repeats.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::blocks::{ALPHA_OF_SIDE, Mean, Spread};
 use crate::ratio::Ratio;
+use crate::repeats::{ALPHA_OF_SIDE, Mean, Spread};
 use crate::sequential::level;
 use crate::significance::student_t_two_sided;
 

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{ALPHA, Block, Estimate, Mean, Spread, heats, logs, usable};
 use crate::interval::Interval;
+use crate::repeats::{ALPHA, Estimate, Mean, Repeat, Spread, usable};
 
 /// The method of intervals in reports.
 pub const METHOD: &str =
-    "95 % Student t interval of the logarithms over repeats, or over paired blocks of interleaved trials";
+    "95 % Student t interval of the logarithms over repeats, which are paired if the servers took turns";
 
 /// The method of intervals between runs.
 pub const METHOD_UNPAIRED: &str = "95 % t interval of the logarithms over repeats (Welch)";
@@ -16,10 +16,12 @@ pub const METHOD_UNPAIRED: &str = "95 % t interval of the logarithms over repeat
 /// Ratio of one figure to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The ratio of the geometric means.
+    /// The ratio of the figures.
     pub ratio: f64,
-    /// Its 95 % interval; `None` with fewer than three common blocks, or fewer than three repeats of either figure.
+    /// Its 95 % interval; `None` with fewer than three common heats, or fewer than three repeats of either figure.
     pub interval: Option<Interval>,
+    /// The lowest and the highest ratio in a single heat; `None` with fewer than two common heats.
+    pub range: Option<Interval>,
     /// The probability of a ratio at least as far from 1 if the figures are equal: a two-sided t test.
     pub p_value: Option<f64>,
     /// The p value with the correction for all ratios of a family; see [`crate::family`].
@@ -28,24 +30,30 @@ pub struct Ratio {
 
 impl Ratio {
     /// The ratio of a figure to itself.
-    pub const ONE: Self = Self { ratio: 1.0, interval: None, p_value: None, p_family: None };
+    pub const ONE: Self = Self { ratio: 1.0, interval: None, range: None, p_value: None, p_family: None };
 
-    /// Compares the blocks of a figure with those of a base. Uses only blocks that both have, if there are any. Returns `None`
-    /// if either has no positive value.
-    pub fn of(blocks: &[Block], base: &[Block]) -> Option<Self> {
-        Some(log_ratio(blocks, base)?.into())
+    /// Compares a figure with a base, by the heats that both have, if there are any. Returns `None` if either has no positive value.
+    pub fn of(figure: &[Repeat], base: &[Repeat]) -> Option<Self> {
+        let (figure, base) = (usable(figure), usable(base));
+        let owns = paired(&figure, &base, |one, other| one.own / other.own);
+        let range = (owns.len() > 1).then(|| Interval {
+            low: owns.iter().copied().fold(f64::INFINITY, f64::min),
+            high: owns.iter().copied().fold(0.0, f64::max),
+        });
+        Some(Self { range, ..compared(&figure, &base, |it| it.log)?.into() })
     }
 
     /// Compares figures of different runs, whose heats have nothing in common but their numbers.
-    pub fn unpaired(blocks: &[Block], base: &[Block]) -> Option<Self> {
-        Some(welch(&logs(blocks), &logs(base))?.into())
+    pub fn unpaired(figure: &[Repeat], base: &[Repeat]) -> Option<Self> {
+        Some(welch(&usable(figure), &usable(base), |it| it.log)?.into())
     }
 
     /// Returns the ratio of the base to the figure.
     #[must_use]
     pub fn inverse(self) -> Self {
-        let interval = self.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low });
-        Self { ratio: 1.0 / self.ratio, interval, ..self }
+        let inverse = |it: Interval| Interval { low: 1.0 / it.high, high: 1.0 / it.low };
+        let [interval, range] = [self.interval, self.range].map(|it| it.map(inverse));
+        Self { ratio: 1.0 / self.ratio, interval, range, ..self }
     }
 
     /// Tests whether the whole interval is within `margin` of 1, so that any difference is negligible.
@@ -63,52 +71,59 @@ impl From<Mean> for Ratio {
     fn from(log: Mean) -> Self {
         let p_value = log.p_value(0.0);
         let interval = log.interval(ALPHA).map(Interval::exp);
-        Self { ratio: log.value.exp(), interval, p_value, p_family: p_value }
+        Self { ratio: log.value.exp(), interval, range: None, p_value, p_family: p_value }
     }
 }
 
-/// Converts the blocks of one heat to the times of another heat, by a reference that ran in both: multiplies each block by the
-/// reference's block of the other heat, and divides it by the reference's own block.
+/// Converts a repeat to the speed of another heat, by a reference that ran in both: multiplies it by the reference's figure in the
+/// other heat, and divides it by the reference's figure in its own heat.
 ///
-/// Ratios of converted blocks to blocks of the other heat contain the noise of both heats, so their intervals are wider. Ratios
+/// Ratios of converted repeats to repeats of the other heat contain the noise of both heats, so their intervals are wider. Ratios
 /// within a heat do not change.
-pub fn linked(blocks: &[Block], reference: &[Block], other: &[Block]) -> Vec<Block> {
-    let of = |blocks: &[Block], number: u32| blocks.iter().find(|it| it.number == number && it.value > 0.0).copied();
-    let convert = |block: &Block| {
-        let (reference, other) = (of(reference, block.number)?, of(other, block.number)?);
-        Some(Block { value: block.value * other.value / reference.value, ..other })
-    };
-    blocks.iter().filter_map(convert).collect()
+pub fn linked(repeat: Repeat, reference: Repeat, other: Repeat) -> Repeat {
+    let log = other.log - reference.log;
+    Repeat {
+        heat: other.heat,
+        value: repeat.value * log.exp(),
+        log: repeat.log + log,
+        own: repeat.own * other.own / reference.own,
+    }
 }
 
-/// Returns the mean difference between two figures, in their unit, with a 95 % interval. Uses only blocks that both have, if there
-/// are any. Returns `None` if either has no positive value.
+/// Returns the time that a figure adds to a base, in their unit, with a 95 % interval. Compares the heats that both have, if there are
+/// any. Returns `None` if either has no positive value.
 ///
-/// A host may delay all requests for some seconds. The ratio of two servers then moves towards 1. A delay that is equal for both
-/// leaves their difference as it is.
-pub fn added(blocks: &[Block], base: &[Block]) -> Option<Estimate> {
-    let mean = compared(&usable(blocks), &usable(base))?;
+/// Costs add, so an added time carries to another state of the host, and to another host of about the same speed. A ratio does not:
+/// if the host delays all requests for some seconds, it moves towards 1.
+pub fn added(figure: &[Repeat], base: &[Repeat]) -> Option<Estimate> {
+    let mean = compared(&usable(figure), &usable(base), |it| it.value)?;
     Some(Estimate { value: mean.value, interval: mean.interval(ALPHA) })
 }
 
 /// Returns the logarithm of the ratio of two figures.
-pub(crate) fn log_ratio(blocks: &[Block], base: &[Block]) -> Option<Mean> {
-    compared(&logs(blocks), &logs(base))
+pub(crate) fn log_ratio(figure: &[Repeat], base: &[Repeat]) -> Option<Mean> {
+    compared(&usable(figure), &usable(base), |it| it.log)
 }
 
-/// Subtracts the values of a base, in the order of their keys: block by block if both have common blocks, or else as repeats.
-fn compared(values: &[Block], base: &[Block]) -> Option<Mean> {
-    let difference = |block: &Block| {
-        let at = base.binary_search_by_key(&block.key(), Block::key).ok()?;
-        Some(Block { value: block.value - base[at].value, ..*block })
+/// Compares the repeats of common heats, which are in order.
+fn paired(figure: &[Repeat], base: &[Repeat], compare: impl Fn(&Repeat, &Repeat) -> f64) -> Vec<f64> {
+    let pair = |one: &Repeat| {
+        let at = base.binary_search_by_key(&one.heat, |it| it.heat).ok()?;
+        Some(compare(one, &base[at]))
     };
-    let paired: Vec<Block> = values.iter().filter_map(difference).collect();
-    if paired.is_empty() { welch(values, base) } else { Mean::of(&paired) }
+    figure.iter().filter_map(pair).collect()
+}
+
+/// Subtracts a base: heat by heat if both have common heats, or else as independent repeats.
+fn compared(figure: &[Repeat], base: &[Repeat], value: fn(&Repeat) -> f64) -> Option<Mean> {
+    let differences = paired(figure, base, |one, other| value(one) - value(other));
+    if differences.is_empty() { welch(figure, base, value) } else { Mean::of(&differences) }
 }
 
 /// Compares repeats of different times.
-fn welch(blocks: &[Block], base: &[Block]) -> Option<Mean> {
-    Some(difference(Mean::of(&heats(blocks))?, Mean::of(&heats(base))?))
+fn welch(figure: &[Repeat], base: &[Repeat], value: fn(&Repeat) -> f64) -> Option<Mean> {
+    let mean = |of: &[Repeat]| Mean::of(&of.iter().map(value).collect::<Vec<_>>());
+    Some(difference(mean(figure)?, mean(base)?))
 }
 
 /// Subtracts means, which may differ in their variance (Welch 1947).
@@ -129,9 +144,9 @@ fn difference(mean: Mean, base: Mean) -> Mean {
 /// lowest lower end of the ratios to the others. It is too high only if a lower end of a ratio to the true highest of the others
 /// is, so all figures divide the error (Bonferroni). The same holds for the upper end with the sides exchanged. The interval is
 /// `None` if a figure has fewer than three repeats. The p values are always `None`.
-pub fn ratio_of_peaks(figures: &[Vec<Block>], others: &[Vec<Block>]) -> Option<Ratio> {
-    let means =
-        |of: &[Vec<Block>]| -> Vec<Mean> { of.iter().filter_map(|blocks| Mean::of(&heats(&logs(blocks)))).collect() };
+pub fn ratio_of_peaks(figures: &[Vec<Repeat>], others: &[Vec<Repeat>]) -> Option<Ratio> {
+    let log = |of: &Vec<Repeat>| Mean::of(&usable(of).iter().map(|it| it.log).collect::<Vec<_>>());
+    let means = |of: &[Vec<Repeat>]| -> Vec<Mean> { of.iter().filter_map(log).collect() };
     let (figures, others) = (means(figures), means(others));
     let highest = |of: &[Mean]| of.iter().map(|it| it.value).max_by(f64::total_cmp);
     let value = highest(&figures)? - highest(&others)?;
@@ -145,7 +160,7 @@ pub fn ratio_of_peaks(figures: &[Vec<Block>], others: &[Vec<Block>]) -> Option<R
     };
     let ends = low(&figures, &others).zip(low(&others, &figures));
     let interval = ends.map(|(low, inverse)| Interval { low, high: -inverse }.exp());
-    Some(Ratio { ratio: value.exp(), interval, p_value: None, p_family: None })
+    Some(Ratio { ratio: value.exp(), interval, range: None, p_value: None, p_family: None })
 }
 
 #[cfg(test)]
@@ -160,7 +175,7 @@ mod tests {
     #[test]
     fn delay_of_the_host_changes_ratios_but_not_added_time() {
         let host = [0.0, 0.0, 30.0, 30.0, 0.0, 30.0];
-        let of = |own: f64| heat(&host.map(|delay| own + delay));
+        let of = |own: f64| repeats(0, &host.map(|delay| own + delay));
         let added = added(&of(100.0), &of(20.0)).unwrap();
         let interval = added.interval.unwrap();
         assert!((added.value - 80.0).abs() < 1e-9 && interval.high - interval.low < 1e-9, "{added:?}");
@@ -171,12 +186,8 @@ mod tests {
         assert_eq!(super::added(&of(1.0), &[]), None);
     }
 
-    fn repeats(first: u32, values: &[f64]) -> Vec<Block> {
-        (first..).zip(values).map(|(heat, &value)| Block { heat, number: 0, value }).collect()
-    }
-
-    fn heat(values: &[f64]) -> Vec<Block> {
-        (0..).zip(values).map(|(number, &value)| Block { heat: 0, number, value }).collect()
+    fn repeats(first: u32, values: &[f64]) -> Vec<Repeat> {
+        (first..).zip(values).map(|(heat, &value)| Repeat::new(heat, value)).collect()
     }
 
     #[test]
@@ -190,27 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn shared_drift_cancels_out_of_paired_blocks() {
+    fn shared_speed_of_heats_cancels_out() {
         let drift: Vec<f64> = (0..32).map(|at| 50.0 + f64::from(at * 7 % 32)).collect();
         let slower: Vec<f64> =
             (0..).zip(&drift).map(|(at, value)| value * (1.02 + 0.001 * f64::from(at % 3))).collect();
-        let ratio = Ratio::of(&heat(&slower), &heat(&drift)).unwrap();
+        let ratio = Ratio::of(&repeats(0, &slower), &repeats(0, &drift)).unwrap();
         let interval = ratio.interval.unwrap();
         assert!(interval.low > 1.0195 && interval.high < 1.0225 && ratio.differs_from_one(), "{ratio:?}");
         assert!(ratio.is_practically_one(0.05) && !ratio.is_practically_one(0.01));
-        // Blocks that only one has are left out.
-        let mut longer = heat(&slower);
-        longer.push(Block { heat: 1, number: 0, value: 1e9 });
-        assert_eq!(Ratio::of(&longer, &heat(&drift)), Some(ratio));
-        let unpaired = Ratio::unpaired(&heat(&slower), &heat(&drift)).unwrap();
-        assert!(unpaired.interval.is_none(), "one repeat each");
+        let range = ratio.range.unwrap();
+        assert!((range.low - 1.02).abs() < 1e-9 && (range.high / 1.022 - 1.0).abs() < 1e-4, "{range:?}");
+        // Heats that only one has are left out.
+        let mut longer = repeats(0, &slower);
+        longer.push(Repeat::new(99, 1e9));
+        assert_eq!(Ratio::of(&longer, &repeats(0, &drift)), Some(ratio));
+        let unpaired = Ratio::unpaired(&repeats(0, &slower), &repeats(0, &drift)).unwrap().interval.unwrap();
+        assert!(unpaired.high / unpaired.low > 1.1, "the speeds of runs do not cancel");
     }
 
     #[test]
     fn two_repeats_decide_nothing() {
         let ratio = Ratio::of(&repeats(0, &[1.0, 1.01]), &repeats(9, &[5.0, 5.01, 5.02])).unwrap();
         assert_eq!((ratio.interval, ratio.p_value, ratio.differs_from_one()), (None, None, false));
-        assert!(Ratio::of(&heat(&[1.0, 1.0]), &heat(&[2.0, 2.0])).unwrap().interval.is_none());
+        assert!(Ratio::of(&repeats(0, &[1.0, 1.0]), &repeats(0, &[2.0, 2.0])).unwrap().interval.is_none());
         assert_eq!(Ratio::of(&repeats(0, &[1.0]), &[]), None);
         assert_eq!(Ratio::of(&repeats(0, &[1.0]), &repeats(1, &[0.0])), None);
     }
@@ -238,19 +251,21 @@ mod tests {
     }
 
     #[test]
-    fn linked_blocks_do_not_contain_the_speed_of_their_heat() {
-        // Two heats with a reference, whose speeds drift apart; the noise of each server is independent.
+    fn linked_repeats_do_not_contain_the_speed_of_their_heat() {
+        // Two groups with a reference, whose heats have other speeds; the noise of each server is independent.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let mut server = |heat: u32, value: f64| -> Vec<Block> {
-            let drift = |number: u32| if heat == 0 { 1.0 } else { 3.0 + f64::from(number) / 8.0 };
+        let mut server = |group: u32, value: f64| -> Vec<Repeat> {
+            let speed = |number: u32| if group == 0 { 1.0 } else { 3.0 + f64::from(number) / 8.0 };
             let mut noise = || 1.0 + 0.02 * (random.random::<f64>() - 0.5);
-            let block = |number: u32| Block { heat, number, value: value * drift(number) * noise() };
-            (0..32).map(block).collect()
+            (0..32).map(|number| Repeat::new(100 * group + number, value * speed(number) * noise())).collect()
         };
         let [reference, one] = [100.0, 110.0].map(|value| server(0, value));
         let [again, other, rival] = [100.0, 121.0, 130.0].map(|value| server(1, value));
-        let [other_linked, rival_linked] = [&other, &rival].map(|blocks| linked(blocks, &again, &reference));
-        let ratio = |of: &[Block], to: &[Block]| Ratio::of(of, to).unwrap();
+        let converted = |repeats: &[Repeat]| -> Vec<Repeat> {
+            (0..).zip(repeats).map(|(at, it): (usize, _)| linked(*it, again[at], reference[at])).collect()
+        };
+        let [other_linked, rival_linked] = [&other, &rival].map(|repeats| converted(repeats));
+        let ratio = |of: &[Repeat], to: &[Repeat]| Ratio::of(of, to).unwrap();
         let width = |ratio: Ratio| ratio.interval.map(|it| it.high - it.low).unwrap();
         let across = ratio(&other_linked, &one);
         assert!((across.ratio - 1.1).abs() < 0.01 && width(across) < 0.02, "{across:?}");
@@ -261,8 +276,6 @@ mod tests {
                 && (width(within) / width(converted) - 1.0).abs() < 1e-6
         );
         assert!((ratio(&other_linked, &reference).ratio / ratio(&other, &again).ratio - 1.0).abs() < 1e-9);
-        assert!(ratio(&other, &one).interval.is_none(), "without the reference the heats are one repeat each");
-        assert_eq!(linked(&other, &again[..4], &reference[2..]).len(), 2, "blocks that both references have");
     }
 
     proptest! {
@@ -271,9 +284,9 @@ mod tests {
             a in prop::collection::vec(1.0f64..1e6, 3..40), b in prop::collection::vec(1.0f64..1e6, 3..40),
         ) {
             let shared = a.len().min(b.len());
-            for (a, b) in [(heat(&a[..shared]), heat(&b[..shared])), (repeats(0, &a), repeats(100, &b))] {
+            for (a, b) in [(repeats(0, &a[..shared]), repeats(0, &b[..shared])), (repeats(0, &a), repeats(100, &b))] {
                 let ratio = Ratio::of(&a, &b).unwrap();
-                let of = |blocks: &[Block]| Estimate::of(blocks).unwrap().value;
+                let of = |repeats: &[Repeat]| Estimate::of(repeats).unwrap().value;
                 prop_assert!((ratio.ratio / (of(&a) / of(&b)) - 1.0).abs() < 1e-9);
                 let interval = ratio.interval.unwrap();
                 prop_assert!(interval.low <= ratio.ratio && ratio.ratio <= interval.high);

@@ -6,8 +6,8 @@ use std::f64::consts::PI;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{ALPHA, Block, Mean};
 use crate::ratio::log_ratio;
+use crate::repeats::{ALPHA, Mean, REPEATS_MIN, Repeat};
 
 /// The knowledge about two contestants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub enum Decision {
     Separated,
     /// They differ by less than the margin.
     WithinMargin,
-    /// More blocks are needed.
+    /// More repeats are needed.
     Open,
 }
 
@@ -52,8 +52,12 @@ impl Looks {
         Self { margin, looks: 0, pairs: pairs.collect() }
     }
 
-    /// Looks at all blocks so far, of each contestant. A decision of an earlier look stays.
-    pub fn look(&mut self, contestants: &[Vec<Block>]) -> &[Pair] {
+    /// Looks at all repeats so far, of each contestant. A decision of an earlier look stays. Too few repeats for any decision are no
+    /// look, and spend nothing.
+    pub fn look(&mut self, contestants: &[Vec<Repeat>]) -> &[Pair] {
+        if contestants.iter().all(|repeats| repeats.len() < REPEATS_MIN) {
+            return &self.pairs;
+        }
         self.looks += 1;
         let alpha = level(self.looks) / self.pairs.len().max(1) as f64;
         for pair in self.pairs.iter_mut().filter(|pair| pair.decision == Decision::Open) {
@@ -68,7 +72,7 @@ impl Looks {
         &self.pairs
     }
 
-    /// Returns whether more blocks are pointless.
+    /// Returns whether more repeats are pointless.
     pub fn is_decided(&self) -> bool {
         self.pairs.iter().all(|pair| pair.decision != Decision::Open)
     }
@@ -102,24 +106,20 @@ mod tests {
 
     use super::*;
 
-    /// Returns the blocks of one contestant in a heat: values near `value`, with noise of up to 3 %.
-    fn blocks(heat: u32, contestant: u32, value: f64) -> Vec<Block> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(u64::from(3 * heat + contestant + 1));
-        (0..32).map(|number| Block { heat, number, value: value * (1.0 + random.random_range(-0.03..0.03)) }).collect()
-    }
-
     #[test]
-    fn pairs_are_decided_once_the_blocks_suffice() {
+    fn pairs_are_decided_once_the_repeats_suffice() {
+        // Values near those of the contestants, with noise of up to 1 %.
         let values = [100.0, 100.0, 110.0];
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut looks = Looks::new(3, 0.02);
         let mut so_far = vec![Vec::new(); 3];
         assert!(!looks.is_decided());
         while !looks.is_decided() {
-            for (all, (at, value)) in so_far.iter_mut().zip((0..).zip(values)) {
-                all.extend(blocks(looks.looks, at, value));
+            for (all, value) in so_far.iter_mut().zip(values) {
+                all.push(Repeat::new(all.len() as u32, value * (1.0 + random.random_range(-0.01..0.01))));
             }
             looks.look(&so_far);
-            assert!(looks.looks < 12, "{looks:?}");
+            assert!(looks.looks < 20, "{looks:?}");
         }
         let found: Vec<Decision> = looks.pairs().iter().map(|pair| pair.decision).collect();
         assert_eq!(found, [Decision::WithinMargin, Decision::Separated, Decision::Separated]);
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn few_blocks_leave_a_pair_open() {
-        let two = |value: f64| vec![Block { heat: 0, number: 0, value }, Block { heat: 0, number: 1, value }];
+    fn two_repeats_leave_a_pair_open() {
+        let two = |value: f64| vec![Repeat::new(0, value), Repeat::new(1, value)];
         let mut looks = Looks::new(2, 0.02);
         assert_eq!(looks.look(&[two(1.0), two(2.0)])[0].decision, Decision::Open);
         assert_eq!(looks.look(&[two(1.0), Vec::new()])[0].decision, Decision::Open);

@@ -18,7 +18,7 @@ pub use load_report::{load_report, measured};
 pub use overload::overload_run;
 pub use runs::{
     add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, interleaved_run, kawai2006_run, large_run,
-    other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
+    other_run, run, run_of, run_of_experiment, sends_of, slow_down, sweep_run,
 };
 pub use threads::Threads;
 pub use values::{Sessions, Values, record_of, run_of_values, verdict_with};

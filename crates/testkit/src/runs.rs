@@ -12,8 +12,8 @@ use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
 use load::report::{
-    BlockReport, ClosedReport, DatagramReport, EIGHTHS, Hardware, KernelReport, LoadReport, Measured, Outstanding,
-    PARTS, SliceReport, StreamReport,
+    ClosedReport, DatagramReport, Hardware, KernelReport, LoadReport, Measured, Outstanding, PARTS, SliceReport,
+    StreamReport,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
@@ -25,12 +25,11 @@ use crate::threads::Threads;
 
 /// Returns latencies within 10 % of `around_ns`.
 fn around(around_ns: u64) -> Measured {
-    let histogram: Histogram = (0..200).map(|at| around_ns * (900 + at) / 1000).collect();
+    let histogram: Histogram = (0..400).map(|at| around_ns * (1_800 + at) / 2_000).collect();
     Measured {
         distribution: histogram.distribution(),
         p50_by_part_ns: [around_ns; PARTS],
         p90_by_part_ns: [around_ns; PARTS],
-        p99_by_eighth_ns: [histogram.quantile(0.99); EIGHTHS],
         histogram,
     }
 }
@@ -201,52 +200,51 @@ pub fn run() -> Run {
     run
 }
 
-/// Returns one interleaved repeat of three architectures and a placebo of the first, `epoll`. A part of the window has
-/// noise of 2 %. The host slows down by a half over the window, for all alike. `mt` is 1 % slower than `epoll`, `poll` twice as
-/// slow.
+/// Returns six interleaved repeats of three architectures and a placebo of the first, `epoll`. A repeat has noise of 1 %. The host
+/// slows down by a half from the first to the last, for all alike. `mt` is 1 % slower than `epoll`, `poll` twice as slow.
 pub fn interleaved_run() -> Run {
     const MS: u64 = 1_000_000;
     let mut run = empty_run();
     run.header.interleave = Interleave::Auto;
     let contestants = [("epoll", 40_000.0), ("mt", 40_400.0), ("poll", 80_000.0), ("epoll", 40_000.0)];
-    for (contestant, (architecture, service_ns)) in (0..).zip(contestants) {
-        let mut trial = trial(contestant, 0, architecture, 400);
-        trial.is_placebo = contestant == 3;
-        let (slice_ns, guard_ns) = (10 * MS, 2 * MS);
-        trial.load.slices =
-            Some(Slices { heat: 0, contestants: 4, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 7 });
-        let mut record = record(&trial, service_ns as u64, VerdictKind::Valid, "");
-        let load = record.load.as_mut().expect("every record has a load report");
-        let noise = |part: usize| (part as u64 * 7 + u64::from(contestant) * 13 + 3) * 2_654_435_761 % 1_000;
-        let value = |part: usize| {
-            let drift = 1.0 + part as f64 / PARTS as f64 / 2.0;
-            (service_ns * drift * (0.98 + noise(part) as f64 * 4e-5)) as u64
-        };
-        load.service.p50_by_part_ns = std::array::from_fn(value);
-        load.service.p90_by_part_ns = std::array::from_fn(|part| value(part) * 11 / 10);
-        load.service.p99_by_eighth_ns = std::array::from_fn(|eighth| value(eighth * PARTS / EIGHTHS) * 6 / 5);
-        let block = |part: usize| BlockReport {
-            service_p50_ns: value(part),
-            service_p90_ns: value(part) * 11 / 10,
-            service_p95_ns: value(part) * 23 / 20,
-            response_p50_ns: load.response.p50_by_part_ns[part],
-            response_p90_ns: load.response.p90_by_part_ns[part],
-            response_p95_ns: load.response.p90_by_part_ns[part] * 23 / 22,
-            completed: 0,
-        };
-        load.slices = Some(SliceReport {
-            rounds: 276,
-            left_out: 24,
-            overrun: 0,
-            active_share: 0.25,
-            p50_by_half_ns: [service_ns as u64; 2],
-            law_responses: None,
-            blocks: (0..PARTS).map(block).collect(),
-        });
-        run.records.push(record);
-        run.header.trials.push(trial);
+    for repeat in 0..6 {
+        for (contestant, (architecture, service_ns)) in (0..).zip(contestants) {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, 400);
+            trial.is_placebo = contestant == 3;
+            let (slice_ns, guard_ns) = (10 * MS, 2 * MS);
+            trial.load.slices =
+                Some(Slices { heat: repeat, contestants: 4, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 7 });
+            let noise = (u64::from(repeat) * 7 + u64::from(contestant) * 13 + 3) * 2_654_435_761 % 1_000;
+            let speed = 1.0 + f64::from(repeat) / 10.0;
+            let service_ns = (service_ns * speed * (0.99 + noise as f64 * 2e-5)) as u64;
+            let mut record = record(&trial, service_ns, VerdictKind::Valid, "");
+            let load = record.load.as_mut().expect("every record has a load report");
+            load.slices = Some(SliceReport {
+                rounds: 46,
+                left_out: 4,
+                overrun: 0,
+                active_share: 0.25,
+                p50_by_half_ns: [service_ns; 2],
+                law_responses: None,
+                responses: 200,
+            });
+            run.records.push(record);
+            run.header.trials.push(trial);
+        }
     }
     run
+}
+
+/// Multiplies the service times of a trial.
+pub fn slow_down(record: &mut TrialRecord, factor: f64) {
+    let service = &mut record.load.as_mut().expect("the trial has a load report").service;
+    let mut below = 0;
+    let times = service.histogram.cumulative().flat_map(|(ns, up_to)| {
+        let count = up_to - std::mem::replace(&mut below, up_to);
+        std::iter::repeat_n((ns as f64 * factor) as u64, count as usize)
+    });
+    service.histogram = times.collect();
+    service.distribution = service.histogram.distribution();
 }
 
 /// Returns a sweep of two architectures over five rates. `epoll` is saturated and has errors at the last rate. `mt` is

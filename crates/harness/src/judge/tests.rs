@@ -288,19 +288,6 @@ fn stalled_client_is_limited_or_its_tails_are_marked() {
 }
 
 #[test]
-fn run_stored_earlier_has_its_quantiles_and_late_sends() {
-    let report = LoadReport { send_delay: with_tail(200, 900, 900_000), ..healthy() };
-    let mut old = serde_json::to_value(&report).unwrap();
-    for name in ["p90_ns", "p95_ns"] {
-        old["service"]["distribution"].as_object_mut().unwrap().remove(name).unwrap();
-    }
-    assert!(old.get("late").is_none() && old.get("receiver_busy_share").is_none());
-    let read: LoadReport = serde_json::from_value(old).unwrap();
-    assert_eq!(read.service.distribution, report.service.distribution);
-    assert_eq!((read.late_sends().count, read.is_client_tail(0.99), read.is_client_tail(0.9)), (900, true, false));
-}
-
-#[test]
 fn spinning_server_is_not_blamed_for_a_late_client() {
     let mut report = healthy();
     report.send_delay = measured([5_000_000; 10]);

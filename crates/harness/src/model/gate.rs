@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::figures::Percentile;
 use super::trial::Trial;
 use crate::spec::Candidate;
 
@@ -62,6 +63,22 @@ pub enum GateFigure {
 }
 
 impl GateFigure {
+    /// Returns the percentile of service time that the figure is; `None` for other figures.
+    pub fn percentile(self) -> Option<Percentile> {
+        match self {
+            Self::P50 => Some(Percentile::P50),
+            Self::P90 => Some(Percentile::P90),
+            Self::P95 => Some(Percentile::P95),
+            Self::P99 => Some(Percentile::P99),
+            Self::Rate | Self::Cpu | Self::Memory | Self::Errors => None,
+        }
+    }
+
+    /// Whether the figure is a time per request.
+    pub fn is_time(self) -> bool {
+        self == Self::Cpu || self.percentile().is_some()
+    }
+
     /// All figures with their names and default tolerances. On a virtual machine, p99 measures the pauses of the host, which differ
     /// by a factor of two from repeat to repeat; no gate can decide it. p95 has no default, because its noise is not recorded.
     pub const ALL: [(Self, &str, Option<f64>); 8] = [

@@ -1,8 +1,8 @@
 //! Planned and stored data of a run, serialised as JSON.
 
 mod advise;
-pub mod blocks;
 mod facts;
+pub mod figures;
 mod gate;
 pub mod network;
 mod order;

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::Block;
+use stats::Histogram;
 
 use super::advise::AdviseGoal;
 use super::gate::GateGoal;
@@ -68,10 +68,12 @@ pub struct TrialOutcome {
     pub contestants: u32,
     /// The heat, which these trials share.
     pub heat: u32,
-    /// The blocks of the metric that ranks architectures, for a strategy that needs them.
-    pub blocks: Vec<Block>,
+    /// The metric that ranks architectures, for a run that goes on until it is decided; `None` without a usable value.
+    pub metric: Option<f64>,
     /// The values of a gate's figures, in the order of its limits, or of all figures for a race; empty for other strategies.
     pub values: Vec<Option<f64>>,
+    /// The service times, for a race, which merges those of all repeats.
+    pub times: Option<Histogram>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
     /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search; the only

@@ -2,11 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::Estimate;
 use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
 
 use super::until;
-use crate::model::blocks::{Figure, Percentile, blocks_of};
+use crate::model::figures::{Figure, of_trial};
 use crate::model::{
     GateFigure, GateGoal, GateLimit, RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind, Workload,
 };
@@ -70,14 +69,11 @@ pub fn outcome(findings: &[GateFinding<'_>]) -> GateOutcome {
 
 /// Returns the value of a figure in a trial; `None` if it is unknown or does not describe the server. A saturated trial counts: its
 /// times show that the server is too slow. So does a trial whose only fault are errors, which have a limit of their own.
-pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
+pub fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
     let verdict = &record.verdict;
     let is_usable =
         verdict.belongs_in_estimates() || verdict.kind == VerdictKind::Saturated || verdict.has_only_errors();
     let load = record.load.as_ref();
-    let of = |figure| Some(Estimate::of(&blocks_of(record, figure))?.value);
-    let time =
-        |q: f64, percentile| load.filter(|load| !load.is_client_tail(q)).and_then(|_| of(Figure::Service(percentile)));
     let value = match figure {
         // In a trial that did not finish all requests have failed, although a server that fails when its clients leave has a report.
         GateFigure::Errors => {
@@ -85,13 +81,14 @@ pub(super) fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
             Some(finished.map_or(1.0, |load| load.error_share(load.errors.total())))
         }
         _ if !is_usable => None,
-        GateFigure::P50 => time(0.5, Percentile::P50),
-        GateFigure::P90 => time(0.9, Percentile::P90),
-        GateFigure::P95 => time(0.95, Percentile::P95),
-        GateFigure::P99 => time(0.99, Percentile::P99),
-        GateFigure::Rate => of(Figure::Rate),
-        GateFigure::Cpu => of(Figure::CpuPerRequest),
+        GateFigure::Rate => of_trial(record, Figure::Rate),
+        GateFigure::Cpu => of_trial(record, Figure::CpuPerRequest),
         GateFigure::Memory => record.server.as_ref().and_then(|it| it.memory_user_bytes_per_connection),
+        GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 => {
+            let percentile = figure.percentile()?;
+            let is_the_servers = load.is_some_and(|load| !load.is_client_tail(percentile.q()));
+            is_the_servers.then(|| of_trial(record, Figure::Service(percentile))).flatten()
+        }
     };
     value.filter(|value| value.is_finite()).map(|value| value.max(0.0))
 }

@@ -12,7 +12,7 @@ use load::config::Slices;
 use load::report::SliceReport;
 
 use crate::judge;
-use crate::model::blocks;
+use crate::model::figures;
 use crate::model::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
 
@@ -27,11 +27,10 @@ impl TrialOutcome {
         let probe = search.and_then(|goal| goal.value(&record.trial.workload).zip(Some(goal.probe(record))));
         let slices = record.trial.load.slices;
         let is_usable = record.verdict.belongs_in_estimates();
-        let metric = || blocks::metric(&record.trial.workload);
-        let blocks = match strategy {
-            Strategy::Until { .. } if is_usable => blocks::blocks_of(record, metric()),
-            _ => Vec::new(),
-        };
+        let is_until = matches!(strategy, Strategy::Until { .. });
+        let metric = || figures::of_trial(record, figures::metric(&record.trial.workload));
+        let is_race = matches!(strategy, Strategy::Advise(_));
+        let times = || record.load.as_ref().map(|load| load.service.histogram.clone());
         let values = match strategy {
             Strategy::Gate(goal) => goal.limits.iter().map(|limit| gate::value(limit.figure, record)).collect(),
             Strategy::Advise(_) => GateFigure::ALL.map(|(figure, ..)| gate::value(figure, record)).into(),
@@ -50,9 +49,10 @@ impl TrialOutcome {
             contestants: slices
                 .filter(|_| record.load.is_some() && !record.verdict.is_unfinished())
                 .map_or(1, |slices| slices.contestants),
-            heat: blocks::heat(&record.trial),
-            blocks,
+            heat: figures::heat(&record.trial),
+            metric: if is_until && is_usable { metric() } else { None },
             values,
+            times: if is_race { times() } else { None },
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             probe,
         }
@@ -145,7 +145,7 @@ pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Tr
 #[cfg(test)]
 mod tests {
     use load::LoadReport;
-    use load::report::{BlockReport, ChurnReport};
+    use load::report::ChurnReport;
 
     use super::sweep::keeps_up;
     use super::*;
@@ -178,7 +178,8 @@ mod tests {
                 is_alone: true,
                 contestants: 1,
                 heat: 0,
-                blocks: Vec::new(),
+                metric: None,
+                times: None,
                 values: Vec::new(),
                 probe: None,
             });
@@ -250,10 +251,9 @@ mod tests {
         let goal = SearchGoal { varied, limits, from: 1.0, most: 1.0, precision: 0.1, time_max_ns: 1 };
         let separates = |strategy: &Strategy, interleave, overrun, law_responses| {
             let header = RunHeader { strategy: strategy.clone(), interleave, ..header() };
-            let blocks = vec![BlockReport { completed: 1_000_000, ..BlockReport::default() }];
             needs_own_window(
                 &header,
-                &SliceReport { rounds: 100, overrun, law_responses, blocks, ..SliceReport::default() },
+                &SliceReport { rounds: 100, overrun, law_responses, responses: 1_000_000, ..SliceReport::default() },
             )
         };
         let capacity = Strategy::Capacity(goal);

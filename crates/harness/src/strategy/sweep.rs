@@ -2,7 +2,7 @@
 
 use load::LoadReport;
 
-use crate::model::blocks;
+use crate::model::figures;
 use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 /// The share of the rate that a server must achieve to keep up.
@@ -30,7 +30,8 @@ pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], past_max: u3
     let is_past = |trial: &Trial| steps_past(header, outcomes, trial) >= past_max;
     // A reference without other servers to link need not run.
     let is_needed = |trial: &Trial| {
-        let mut rivals = header.trials.iter().filter(|it| blocks::heat(it) == blocks::heat(trial) && !it.is_reference);
+        let mut rivals =
+            header.trials.iter().filter(|it| figures::heat(it) == figures::heat(trial) && !it.is_reference);
         !trial.is_reference || rivals.any(|it| is_open(&it) && !is_past(it))
     };
     let pruned = header.trials.iter().filter(is_open).filter(|trial| is_past(trial) || !is_needed(trial));

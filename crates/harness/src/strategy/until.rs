@@ -3,15 +3,15 @@
 //! The plan has more repeats than most comparisons need. This module prunes the remaining ones of a workload once its
 //! comparison is decided, or once the time is over.
 
-use stats::Block;
+use stats::Repeat;
 use stats::sequential::Looks;
 
-use crate::model::blocks::HeatLinks;
+use crate::model::figures::HeatLinks;
 use crate::model::{RunHeader, Trial, TrialOutcome, Workload};
 use crate::plan::duration_ns;
 
 /// The number of repeats in the plan, which limits the looks at a comparison.
-pub const REPEATS_MAX: u32 = 20;
+pub const REPEATS_MAX: u32 = 60;
 /// The number of repeats with a usable trial of at most one server after which more are pointless.
 const UNUSABLE_MAX: u32 = 3;
 
@@ -71,19 +71,19 @@ pub fn compared<'a>(
     let last = rivals().map(|trial| trial.repeat).max()?;
     let repeats = (0..=last).take_while(complete).count() as u32;
     let links = HeatLinks::of(planned());
-    let by_index = |index: u32| {
-        let outcome = outcomes.iter().find(|outcome| outcome.index == index);
-        outcome.map_or_else(Vec::new, |outcome| outcome.blocks.clone())
+    let by_indices = |indices: &[u32]| -> Vec<Repeat> {
+        let outcomes = outcomes.iter().filter(|outcome| indices.contains(&outcome.index));
+        outcomes.filter_map(|outcome| Some(Repeat::new(outcome.heat, outcome.metric?))).collect()
     };
-    let blocks = |server: &Trial, repeats: u32| -> Vec<Block> {
+    let of = |server: &Trial, repeats: u32| -> Vec<Repeat> {
         let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
-        own.flat_map(|trial| links.apply(by_index(trial.index), by_index)).collect()
+        links.apply(by_indices(&own.map(|trial| trial.index).collect::<Vec<_>>()), by_indices)
     };
     // Servers without a usable trial are not compared.
-    let servers: Vec<&Trial> = rivals().filter(|it| it.repeat == 0 && !blocks(it, repeats).is_empty()).collect();
+    let servers: Vec<&Trial> = rivals().filter(|it| it.repeat == 0 && !of(it, repeats).is_empty()).collect();
     let mut looks = Looks::new(servers.len(), margin);
     for repeat in 1..=repeats {
-        looks.look(&servers.iter().map(|server| blocks(server, repeat)).collect::<Vec<_>>());
+        looks.look(&servers.iter().map(|server| of(server, repeat)).collect::<Vec<_>>());
     }
     let is_comparison = servers.len() > 1 || rivals().filter(|it| it.repeat == 0).count() < 2;
     (repeats >= if is_comparison { 1 } else { UNUSABLE_MAX }).then_some((servers, looks))
@@ -117,16 +117,16 @@ mod tests {
         while let Some(trial) = super::super::next(&header, &outcomes) {
             let value = p50(&trial.architecture.to_string(), trial.workload.connections);
             let mut random = Xoshiro256PlusPlus::seed_from_u64(100 + u64::from(trial.index));
-            let mut block = |number| Block { heat: trial.repeat, number, value: value * random.random_range(0.9..1.1) };
             outcomes.push(TrialOutcome {
                 index: trial.index,
                 rate_per_s: trial.workload.rate_per_s,
                 elapsed_ns: 3_000_000_000,
                 contestants: 3,
-                heat: 0,
+                heat: trial.repeat,
                 is_past: false,
                 is_alone: false,
-                blocks: if value > 0.0 { (0..32).map(&mut block).collect() } else { Vec::new() },
+                metric: (value > 0.0).then(|| value * random.random_range(0.995..1.005)),
+                times: None,
                 values: Vec::new(),
                 probe: None,
             });
@@ -143,13 +143,13 @@ mod tests {
         let apart = |name: &str| 100.0 + 10.0 * name.len() as f64;
         assert_eq!(
             repeats(LONG, |name, _| if name == "mp" { 200.0 } else { apart(name) }),
-            [1, 1],
+            [3, 3],
             "all are separated"
         );
         let close = |name: &str, connections| if connections == 20 && name == "mt" { 151.5 } else { apart(name) };
         let [first, second] =
             repeats(LONG, |name, connections| if name == "mp" { 200.0 } else { close(name, connections) });
-        assert!(first == 1 && second > 1, "{first} {second}");
+        assert!(first == 3 && second > 3, "{first} {second}");
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
                 "mp" => 200.0,
                 _ => 100.0,
             }),
-            [1, 1]
+            [3, 3]
         );
     }
 

@@ -1,6 +1,6 @@
 //! Tests of harness with the fixtures of testkit, which depends on harness.
 
-mod blocks;
+mod figures;
 mod verdicts;
 
 #[path = "../../examples/plan.rs"]

@@ -4,15 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::samples::{self as figures, KernelFacts};
-use super::{BlockReport, ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
+use super::{ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
 use crate::config::{LoadConfig, Slices, active_count};
-
-/// The rounds of a block, if there are more rounds than blocks.
-const ROUNDS_PER_BLOCK: u64 = 4;
-/// The limits of the number of blocks. With few blocks, the critical values of Student's t are high. With many, the median of a
-/// block has few requests.
-const BLOCKS_MIN: u64 = 16;
-const BLOCKS_MAX: u64 = 64;
 
 /// The measured parts of a contestant's slices. Times are in nanoseconds since the start of the window.
 struct Joined {
@@ -185,7 +178,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             p50_by_half_ns: halves(&joined, &whole),
             law_responses: (report.closed.is_some() && config.pipeline == 1)
                 .then(|| window_s * law_per_s(config, &whole)),
-            blocks: blocks(&joined, samples, &whole),
+            responses: in_window,
         }),
         response: of_samples(figures::response_ns),
         send_delay,
@@ -210,35 +203,6 @@ fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
         let whole: Vec<Sample> = whole.iter().filter(is_in).copied().collect();
         figures::quantiles(&mut figures::values(&whole, figures::service_ns), [0.5])[0]
     })
-}
-
-/// Returns the figures of each block. Their number depends on the number of rounds only, so that it is the same for all contestants.
-fn blocks(joined: &Joined, samples: &[Sample], whole: &[Sample]) -> Vec<BlockReport> {
-    let window_ns = joined.window_ns();
-    let count = (joined.measured / ROUNDS_PER_BLOCK).clamp(BLOCKS_MIN, BLOCKS_MAX) as usize;
-    let parts = figures::parts(whole, window_ns, count);
-    let quantiles = |part: &[Sample], difference: fn(&Sample) -> Option<i64>| {
-        figures::quantiles(&mut figures::values(part, difference), [0.5, 0.9, 0.95])
-    };
-    let mut blocks: Vec<BlockReport> = parts
-        .map(|part| {
-            let [service_p50_ns, service_p90_ns, service_p95_ns] = quantiles(part, figures::service_ns);
-            let [response_p50_ns, response_p90_ns, response_p95_ns] = quantiles(part, figures::response_ns);
-            BlockReport {
-                service_p50_ns,
-                service_p90_ns,
-                service_p95_ns,
-                response_p50_ns,
-                response_p90_ns,
-                response_p95_ns,
-                completed: 0,
-            }
-        })
-        .collect();
-    for ns in samples.iter().filter_map(|sample| joined.completed_ns(sample)) {
-        blocks[(ns as u128 * count as u128 / u128::from(window_ns)) as usize].completed += 1;
-    }
-    blocks
 }
 
 #[cfg(test)]
@@ -283,16 +247,7 @@ mod tests {
         assert_eq!((slices.rounds, slices.left_out, slices.overrun), (32, 0, 0));
         assert!((slices.active_share - 0.5).abs() < 1e-9, "{}", slices.active_share);
         assert_eq!(slices.p50_by_half_ns, [3_000, 7_000]);
-        let block = BlockReport {
-            service_p50_ns: 5_000,
-            service_p90_ns: 9_000,
-            service_p95_ns: 9_000,
-            response_p50_ns: 6_000,
-            response_p90_ns: 10_000,
-            response_p95_ns: 10_000,
-            completed: 16,
-        };
-        assert_eq!(slices.blocks, [block; 16], "a block is two rounds");
+        assert_eq!(slices.responses, 256);
         assert_eq!(report.outstanding, Outstanding::default());
     }
 

@@ -23,7 +23,7 @@ pub use goodput::{GoodputBin, GoodputReport};
 pub use http::HttpReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
-pub use measured::{EIGHTHS, Measured, PARTS};
+pub use measured::{Measured, PARTS};
 pub use samples::Sample;
 pub use tls::TlsReport;
 
@@ -226,10 +226,8 @@ pub struct SliceReport {
     /// `None` in other loops, in pipelines, and in runs of older versions.
     #[serde(default)]
     pub law_responses: Option<f64>,
-    /// The figures of each block. Blocks are equal parts of the window, the same for all contestants: about four rounds or more,
-    /// unless there are fewer than 64.
-    #[serde(default)]
-    pub blocks: Vec<BlockReport>,
+    /// The responses that arrived in the measured parts.
+    pub responses: u64,
 }
 
 impl SliceReport {
@@ -237,27 +235,6 @@ impl SliceReport {
     pub fn measured_rounds(&self) -> u64 {
         self.rounds + if self.left_out > self.rounds { self.left_out } else { 0 }
     }
-}
-
-/// Figures of one block of an interleaved trial. Times are in nanoseconds, and 0 without a response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BlockReport {
-    /// Median service time.
-    pub service_p50_ns: u64,
-    /// 90th percentile of the service time.
-    pub service_p90_ns: u64,
-    /// 95th percentile of the service time; 0 in runs of older versions.
-    #[serde(default)]
-    pub service_p95_ns: u64,
-    /// Median response time.
-    pub response_p50_ns: u64,
-    /// 90th percentile of the response time.
-    pub response_p90_ns: u64,
-    /// 95th percentile of the response time; 0 in runs of older versions.
-    #[serde(default)]
-    pub response_p95_ns: u64,
-    /// Responses that arrived in the measured parts.
-    pub completed: u64,
 }
 
 /// Figures of short-lived connections that began in the window and received at least one byte.

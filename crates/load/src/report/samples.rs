@@ -2,7 +2,7 @@
 
 use stats::TestResult;
 
-use super::{EIGHTHS, GoodputBin, GoodputReport, Hardware, KernelReport, LateSends, Measured, PARTS};
+use super::{GoodputBin, GoodputReport, Hardware, KernelReport, LateSends, Measured, PARTS};
 
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +48,10 @@ impl Sample {
 /// Computes the distribution of `difference`. Takes samples in order of planned time, and skips those without a difference.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut figures = Measured::default();
-    let mut eighth = Vec::with_capacity(samples.len() / EIGHTHS + 1);
     for (part, these) in parts(samples, window_ns, PARTS).enumerate() {
         let mut values = values(these, &difference);
         figures.histogram.extend(values.iter().copied());
-        eighth.extend_from_slice(&values);
         [figures.p50_by_part_ns[part], figures.p90_by_part_ns[part]] = quantiles(&mut values, [0.5, 0.9]);
-        if (part + 1).is_multiple_of(PARTS / EIGHTHS) {
-            if let Some(p99) = rank(0.99, eighth.len()) {
-                figures.p99_by_eighth_ns[part * EIGHTHS / PARTS] = *eighth.select_nth_unstable(p99).1;
-            }
-            eighth.clear();
-        }
     }
     Measured { distribution: figures.histogram.distribution(), ..figures }
 }
@@ -233,7 +225,6 @@ mod tests {
         assert_eq!(service.p90_by_part_ns, service.p50_by_part_ns);
         assert_eq!(service.p50_by_part_ns[..PARTS / 2], [100; PARTS / 2]);
         assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
-        assert_eq!(service.p99_by_eighth_ns, [100, 100, 100, 100, 200, 200, 200, 200]);
         assert_eq!(measured(&samples, 100_000, send_delay_ns).distribution.p99_ns, 10);
         assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
     }

@@ -194,7 +194,8 @@ fn text(trial: &Trial, report: &LoadReport, verdict: &Verdict, medium: Medium) -
 fn times(report: &LoadReport, medium: Medium) -> String {
     let mut rows = Vec::new();
     // `own` is for times that late sends cannot falsify: those of the client itself, and of bursts, which have no planned send.
-    let (late, own) = (report.late_sends(), LateSends::default());
+    let late = report.late_sends();
+    let own = LateSends { sent: late.sent, ..LateSends::default() };
     let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
         let ns = [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p90_ns, d.p95_ns, d.p99_ns, d.p999_ns, d.max_ns];

@@ -1,13 +1,11 @@
-//! The values of a metric for each architecture and workload, one block per repeat of separate trials.
+//! The values of a metric for each architecture and workload, one per repeat.
 
-use std::cell::LazyCell;
-
-use harness::model::{Run, Trial, VerdictKind, Workload};
-use stats::{Block, Estimate, Interval, Ratio};
+use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use stats::{Estimate, Interval, Ratio, Repeat};
 
 use super::{Dimension, Metric};
 use crate::queue;
-use harness::model::blocks::{RunBlocks, heat};
+use harness::model::figures::{RunFigures, heat};
 use report::model::deviation::DeviationOf;
 use report::plot::chart::Point;
 use report::plot::plot_data::estimate;
@@ -23,7 +21,7 @@ pub(super) struct Cell {
     /// The first experiment that has this workload.
     pub experiment: String,
     /// The metric of each repeat that counts or belongs in estimates; empty unless most repeats count.
-    pub values: Vec<Block>,
+    pub values: Vec<Repeat>,
     pub verdicts: Vec<VerdictKind>,
     /// The number of trials that the plan rejects.
     pub infeasible: usize,
@@ -31,7 +29,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub fn estimate(&self) -> Found {
-        let values: Vec<f64> = self.values.iter().map(|block| block.value).collect();
+        let values: Vec<f64> = self.values.iter().map(|repeat| repeat.value).collect();
         // A share may be 0, which has no logarithm.
         let has_zero = values.contains(&0.0);
         let estimate = if has_zero { Estimate::arithmetic(&values) } else { Estimate::of(&self.values) };
@@ -73,24 +71,35 @@ pub(super) fn cells(
     for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
         let rejected = run.header.trials.iter().filter(|trial| !trial.infeasible.is_empty() && belongs(trial));
         rejected.for_each(|trial| place(&mut cells, run, trial).infeasible += 1);
-        // Only interleaved trials need the links between the trials of a run.
-        let of_run = LazyCell::new(|| RunBlocks::new(&run.records));
+        let mut counted: Vec<(usize, Vec<&TrialRecord>)> = Vec::new();
         for record in run.records.iter().filter(|record| belongs(&record.trial)) {
             let cell = place(&mut cells, run, &record.trial);
             cell.verdicts.push(record.verdict.kind);
+            let (architecture, workload) = (cell.architecture.clone(), cell.workload.clone());
+            let is_cell = |cell: &Cell| cell.architecture == architecture && cell.workload == workload;
+            let at = cells.iter().position(is_cell).expect("the cell was placed");
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
-                let whole = |value| Block { heat: heat(&record.trial), number: 0, value };
-                let blocks = match metric.figure {
-                    Some(figure) if record.trial.load.slices.is_some() => of_run.of(&[record], figure),
-                    _ => (metric.of)(record, deviation_of).map(whole).into_iter().collect(),
-                };
-                // The linked blocks of a group have the heat of the first group.
-                let heat = (at_run, blocks.first().map_or(0, |block| block.heat));
+                match counted.iter_mut().find(|(of, _)| *of == at) {
+                    Some((_, records)) => records.push(record),
+                    None => counted.push((at, vec![record])),
+                }
+            }
+        }
+        let figures = RunFigures::new(&run.records);
+        for (at, records) in counted {
+            let values = records.into_iter().map(|record| Some((record, (metric.of)(record, deviation_of)?)));
+            let known: Vec<(&TrialRecord, f64)> = values.flatten().collect();
+            let repeats: Vec<Repeat> = match metric.figure {
+                Some(figure) => figures.of(&known.iter().map(|it| it.0).collect::<Vec<_>>(), figure),
+                None => known.iter().map(|(record, value)| Repeat::new(heat(&record.trial), *value)).collect(),
+            };
+            for repeat in repeats {
+                let heat = (at_run, repeat.heat);
                 let at_heat = heats.iter().position(|other| *other == heat).unwrap_or(heats.len());
                 if at_heat == heats.len() {
                     heats.push(heat);
                 }
-                cell.values.extend(blocks.into_iter().map(|block| Block { heat: at_heat as u32, ..block }));
+                cells[at].values.push(Repeat { heat: at_heat as u32, ..repeat });
             }
         }
     }

@@ -18,7 +18,7 @@ use stats::Interval;
 use crate::queue;
 pub use decide::check;
 pub use figures::points;
-use harness::model::blocks::{Figure, Percentile};
+use harness::model::figures::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::format;
@@ -98,7 +98,7 @@ pub struct Metric {
     of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
     counts: fn(VerdictKind) -> bool,
     show: fn(f64) -> String,
-    /// The figure with the same values, whose blocks interleaved trials share.
+    /// The figure that merges the requests of all repeats, if the metric is one.
     figure: Option<Figure>,
 }
 

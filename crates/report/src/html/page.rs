@@ -124,7 +124,7 @@ fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Tabl
     columns.insert(1, verdict);
     let cells = |row: &Row| columns[1..].iter().map(|column| (column.text)(row)).collect();
     let reasons = comparison.rows.iter().flat_map(|row| row.reasons.iter().map(|it| format!("{}: {it}", row.label)));
-    let tail = tail_mark::note(&comparison.rows).into_iter();
+    let tail = tail_mark::notes(&comparison.rows).into_iter();
     Table {
         comparison,
         sentences: conclusion::sentences(comparison),

@@ -85,7 +85,7 @@ fn every_figure_is_drawn_for_some_run() {
 fn captions_state_only_differences_beyond_the_noise() {
     let drawn = drawn(&testkit::run());
     let words = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1.words;
-    assert_eq!(words("service-time"), "Furthest apart at 400 connections: epoll 40.1 µs and poll 90.1 µs.");
+    assert_eq!(words("service-time"), "Furthest apart at 400 connections: epoll 40.2 µs and poll 90.2 µs.");
     assert_eq!(words("ranking"), "Furthest from the best: poll at 400 connections, 2.25x.");
     // All rows have the same values.
     for name in ["cpu", "memory", "lag", "rate", "switches", "syscalls", "time"] {

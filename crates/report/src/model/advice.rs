@@ -1,5 +1,6 @@
 //! The answer of a race: the best architecture for an objective, why it wins, and the traffic under which it does not.
 
+use harness::model::figures::{Figure, Percentile, RunFigures};
 use harness::model::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
@@ -7,7 +8,7 @@ use harness::strategy::until::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
-use stats::Ratio;
+use stats::{Estimate, Ratio, Repeat, ratio};
 
 use super::FORMAT;
 use super::cost::CostBreakdown;
@@ -77,6 +78,8 @@ pub struct AdviceRow {
     pub architecture: String,
     /// The ratio of its objective to the winner's; above 1 is worse.
     pub ratio: Option<Ratio>,
+    /// The median service time less the winner's, in nanoseconds; `None` for the winner, and in a closed loop.
+    pub added_ns: Option<Estimate>,
     /// The probability that it is the best; `None` if it is out.
     pub probability: Option<f64>,
     /// The median service time.
@@ -175,8 +178,17 @@ fn limit(figure: GateFigure, value: f64) -> String {
     format!("{} {bound} {}", figure.name(), shown(figure, value))
 }
 
+/// Returns the median service time of a contestant under the given traffic, by repeat.
+fn medians(advice: &Advice<'_>, run: &Run, it: usize) -> Vec<Repeat> {
+    let records = of_contestant(run, &advice.contestants[it]).filter(|it| it.verdict.belongs_in_estimates());
+    RunFigures::new(&run.records).of(&records.collect::<Vec<_>>(), Figure::Service(Percentile::P50))
+}
+
 fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
     let choice = advice.choice.as_ref();
+    let others =
+        choice.map(|choice| choice.winner).filter(|winner| *winner != it && !run.header.trials[0].workload.is_closed());
+    let added_ns = others.and_then(|winner| ratio::added(&medians(advice, run, it), &medians(advice, run, winner)));
     let [p50_ns, p90_ns, p95_ns, p99_ns, rate_per_s, cpu_ns, memory_bytes] =
         FIGURES.map(|figure| advice.value(figure, it));
     let probabilities = choice.and_then(|choice| choice.probabilities.as_ref());
@@ -186,6 +198,7 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
             true => Some(Ratio::ONE),
             false => advice.ratio(it, choice.winner),
         }),
+        added_ns,
         probability: probabilities.and_then(|all| all.iter().find(|(of, _)| *of == it).map(|(_, it)| *it)),
         p50_ns,
         p90_ns,

@@ -2,7 +2,7 @@
 
 use harness::model::{Run, VerdictKind};
 use harness::spec::units::Share;
-use stats::{Block, Estimate, Family, Ratio};
+use stats::{Estimate, Family, Ratio, Repeat};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
@@ -100,7 +100,7 @@ pub fn of(comparison: &Comparison) -> String {
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
-    // Ratios of common blocks decide the order. They may differ from those of the figures in the table.
+    // Ratios of common heats decide the order. They may differ from those of the figures in the table.
     let sign = if is_closed { -1.0 } else { 1.0 };
     let metric = |row: &Row| Estimate::of(&row.metrics).map(|it| sign * it.value);
     let leads = match is_closed {
@@ -170,14 +170,16 @@ fn place(comparison: &Comparison) -> String {
 
 fn against_best(row: &Row) -> String {
     let Some(ratio) = row.ratio else { return row.label() };
-    let name = &row.label;
-    match ratio.interval {
-        None => format!("{name} {:.2}x (no interval)", ratio.ratio),
-        Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
-        Some(interval) if !ratio.differs_from_one() => {
-            format!("{name} not significantly different ({:.2}x to {:.2}x)", interval.low, interval.high)
-        }
-        Some(interval) => format!("{name} {:.2}x ({:.2} to {:.2})", ratio.ratio, interval.low, interval.high),
+    let (name, times) = (&row.label, ratio.ratio);
+    let Some(interval) = ratio.interval else { return format!("{name} {times:.2}x (no interval)") };
+    let of_ratio = format!("{:.2}x to {:.2}x", interval.low, interval.high);
+    let of_added = row.added_ns.filter(|it| it.interval.is_some()).map(|it| format::added_us(Some(it)) + " µs");
+    match of_added {
+        _ if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
+        Some(added) if !ratio.differs_from_one() => format!("{name} not significantly different ({added})"),
+        None if !ratio.differs_from_one() => format!("{name} not significantly different ({of_ratio})"),
+        Some(added) => format!("{name} {added}, {times:.2}x"),
+        None => format!("{name} {times:.2}x ({of_ratio})"),
     }
 }
 
@@ -210,8 +212,8 @@ fn tail(ranked: &[&Row]) -> String {
     if ranked[0].label() != known.first().map(|row| row.label()).unwrap_or_default() {
         return String::new();
     }
-    let blocks: Vec<Vec<Block>> = known.iter().map(|row| row.blocks.p99.clone()).collect();
-    let family = Family::of(&blocks);
+    let p99s: Vec<Vec<Repeat>> = known.iter().map(|row| row.figures.p99.clone()).collect();
+    let family = Family::of(&p99s);
     let lower = (1..known.len()).filter_map(|at| Some((known[at], family.ratio(at, 0)?)));
     let lower = lower.filter(|(_, it)| it.ratio < 1.0 && it.differs_from_one() && !it.is_practically_one(MARGIN));
     let lowest = lower.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
@@ -242,20 +244,20 @@ mod tests {
         comparison.rows.iter_mut().flat_map(|row| &mut row.ratio).for_each(|ratio| ratio.interval = None);
         let text = of(&comparison);
         assert!(text.contains("epoll has the lowest median: "), "{text}");
-        comparison.rows[0].metrics.iter_mut().for_each(|block| block.value *= 10.0);
+        comparison.rows[0].metrics.iter_mut().for_each(|repeat| repeat.log += 2.0);
         let text = of(&comparison);
         assert!(text.contains("epoll leads: "), "{text}");
     }
 
     #[test]
-    fn one_interleaved_repeat_has_intervals() {
+    fn one_repeat_has_no_interval_however_long_its_window() {
         let mut run = testkit::interleaved_run();
         let text = sentences(&run);
         assert!(text.starts_with("Best for this traffic: epoll") && !text.contains("interval"), "{text}");
-        run.records[2].trial.load.slices = None;
+        run.records.retain(|record| record.trial.repeat == 0);
         let text = sentences(&run);
-        assert!(text.contains(" (without an interval for poll: use --repeats 3)."), "{text}");
-        assert!(text.contains("poll 1.62x (no interval)"), "{text}");
+        assert!(text.contains(" (without an interval: use --repeats 3)."), "{text}");
+        assert!(text.contains("poll 1.99x (no interval)"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The result of a gate: whether the new build of a server is slower than the old one, and by how much.
 
-use harness::model::{GateFigure, GateGoal, Run, Strategy, TrialOutcome, TrialRecord, VerdictKind, commands};
+use harness::model::{GateFigure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind, commands};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
@@ -8,9 +8,10 @@ use harness::strategy::until::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::excess::{self, Excess, REPEATS_MIN};
-use stats::{Interval, interval};
+use stats::{Estimate, Interval, interval};
 
 use super::FORMAT;
+use super::summary::merged;
 use super::workload::title;
 use crate::format;
 use crate::list::distinct;
@@ -54,10 +55,14 @@ pub struct GateRow {
     pub workload: String,
     /// The figure.
     pub figure: GateFigure,
-    /// The value of the old build: the median of its repeats; of errors, the mean.
+    /// The value of the old build: of a percentile, that of the requests of all repeats; of errors, the mean of the repeats; otherwise
+    /// their median.
     pub old: Option<f64>,
     /// The value of the new build.
     pub new: Option<f64>,
+    /// The time that the new build adds, in nanoseconds, with its 95 % interval in a single look: the trimmed mean over pairs; `None`
+    /// for other figures than times.
+    pub added_ns: Option<Estimate>,
     /// The change from the old to the new build as a share; of errors, the difference. The trimmed mean over pairs.
     pub change: Option<f64>,
     /// The 95 % interval of the change in a single look.
@@ -81,7 +86,7 @@ impl GateReport {
             trial.map_or_else(String::new, |trial| trial.label())
         };
         let not_valid = run.records.iter().filter(|it| it.verdict.kind != VerdictKind::Valid);
-        let figures: Vec<GateRow> = findings.iter().map(GateRow::of).collect();
+        let figures: Vec<GateRow> = findings.iter().map(|finding| GateRow::of(finding, run, goal)).collect();
         let report = Self {
             format: FORMAT,
             outcome: gate::outcome(&findings),
@@ -234,16 +239,26 @@ fn problem(record: &TrialRecord) -> String {
 }
 
 impl GateRow {
-    fn of(finding: &GateFinding<'_>) -> Self {
+    fn of(finding: &GateFinding<'_>, run: &Run, goal: &GateGoal) -> Self {
         let figure = finding.limit.figure;
         let value = |side: usize| {
             let values: Vec<f64> = finding.pairs.iter().map(|pair| pair[side]).collect();
             match figure {
+                _ if let (Some(percentile), false) = (figure.percentile(), values.is_empty()) => {
+                    let records = run.records.iter().filter(|record| {
+                        let Trial { workload, is_reference, .. } = &record.trial;
+                        workload == finding.workload && !is_reference && goal.is_old(&record.trial) == (side == 0)
+                    });
+                    let usable = records.filter(|record| gate::value(figure, record).is_some());
+                    let times = merged(usable.filter_map(|record| record.load.as_ref()).map(|load| &load.service));
+                    Some(times.quantile(percentile.q()) as f64)
+                }
                 // The median of rare failures is 0.
                 GateFigure::Errors => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
                 _ => interval::median(&values),
             }
         };
+        let added: Vec<f64> = finding.pairs.iter().map(|[old, new]| new - old).collect();
         let excess = excess::estimate(&finding.differences());
         let interval = excess.and_then(|it| it.interval).map(|it| {
             let limit = if figure == GateFigure::Errors { 1.0 } else { f64::INFINITY };
@@ -255,6 +270,7 @@ impl GateRow {
             figure,
             old: value(0),
             new: value(1),
+            added_ns: figure.is_time().then(|| excess::estimate(&added)).flatten(),
             change: excess.map(|it| figure.change(it.value)),
             interval,
             tolerance: finding.limit.tolerance,
@@ -273,7 +289,8 @@ impl GateRow {
         let change = self.change.map_or_else(|| "unknown".into(), signed);
         let interval =
             self.interval.map_or_else(String::new, |it| format!("{} to {}, ", signed(it.low), signed(it.high)));
-        format!("{} {change} ({interval}tolerance {})", self.figure.name(), percent(self.tolerance))
+        let added = self.added_ns.map_or_else(String::new, |it| format!("{} µs, ", format::signed_us(it.value)));
+        format!("{} {added}{change} ({interval}tolerance {})", self.figure.name(), percent(self.tolerance))
     }
 
     /// Returns the knowledge about the figure in words.

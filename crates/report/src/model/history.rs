@@ -10,7 +10,7 @@ use harness::strategy::advise;
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stats::{Block, Estimate};
+use stats::{Estimate, Repeat};
 
 use super::client_tail::{P50, P90, P95, P99, Quantile};
 use super::hosts::{self, Facts, NamedHost};
@@ -109,7 +109,7 @@ pub(crate) struct TrendPoint {
     #[serde(skip)]
     pub(crate) late: LateSends,
     #[serde(skip)]
-    metrics: Vec<Block>,
+    metrics: Vec<Repeat>,
 }
 
 /// The properties that all points of a trend share.

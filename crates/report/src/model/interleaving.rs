@@ -42,8 +42,8 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let reference = records.iter().find(|record| record.trial.is_reference);
     let groups = reference.map(|record| {
         format!(
-            "The servers formed groups, each with {}: it scales the figures of further groups to the first, and ratios between groups \
-             have wider intervals.",
+            "The servers formed groups, each with {}: it links their ratios, which have wider intervals between groups. The \
+             other figures are those of each group's own windows.",
             record.trial.architecture
         )
     });
@@ -51,8 +51,8 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let separate: Vec<&str> = rows.iter().filter(is_separate).map(|row| row.label.as_str()).collect();
     let separate = match separate.as_slice() {
         [] => None,
-        [one] => Some(format!("{one} ran separately: its ratio has no common blocks.")),
-        several => Some(format!("{} ran separately: their ratios have no common blocks.", format::listed(several))),
+        [one] => Some(format!("{one} ran separately: its ratio has no common heats.")),
+        several => Some(format!("{} ran separately: their ratios have no common heats.", format::listed(several))),
     };
     [turns].into_iter().chain(groups).chain(separate).collect()
 }
@@ -65,9 +65,9 @@ mod tests {
     fn interleaved_run_states_its_turns_and_rounds() {
         let mut run = testkit::interleaved_run();
         let sentences = |run: &_| Summary::of(run).comparisons[0].interleaving.clone();
-        let turns = "The servers took turns of 10 ms; the first 2 ms of a turn do not count.";
+        let turns = "The servers took turns of 10 ms in each of 6 windows; the first 2 ms of a turn do not count.";
         assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out, because a client paused.")]);
-        let measured = " A client paused in 400 of 676 rounds: too many to leave out, so they are measured.";
+        let measured = " A client paused in 2400 of 2676 rounds: too many to leave out, so they are measured.";
         for (left_out, rest) in [(400, measured), (0, "")] {
             for record in &mut run.records {
                 record.load.as_mut().unwrap().slices.as_mut().unwrap().left_out = left_out;
@@ -75,11 +75,17 @@ mod tests {
             assert_eq!(sentences(&run), [format!("{turns}{rest}")]);
         }
         run.records[0].trial.load.slices.as_mut().unwrap().gap_ns = 500_000;
-        assert!(sentences(&run)[0].starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them; "));
-        run.records[2].trial.load.slices = None;
-        assert_eq!(sentences(&run)[1], "poll ran separately: its ratio has no common blocks.");
-        run.records[1].trial.load.slices = None;
-        assert_eq!(sentences(&run)[1], "mt and poll ran separately: their ratios have no common blocks.");
+        assert!(
+            sentences(&run)[0]
+                .starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them in each of 6 windows; ")
+        );
+        let mut separate = |name: &str| {
+            let its = run.records.iter_mut().filter(|record| record.trial.label() == name);
+            its.for_each(|record| record.trial.load.slices = None);
+            sentences(&run)[1].clone()
+        };
+        assert_eq!(separate("poll"), "poll ran separately: its ratio has no common heats.");
+        assert_eq!(separate("mt"), "mt and poll ran separately: their ratios have no common heats.");
         run.records.iter_mut().for_each(|record| record.trial.load.slices = None);
         assert!(sentences(&run)[0].starts_with("The servers ran separately, because "));
         run.records.clear();

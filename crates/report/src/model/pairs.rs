@@ -1,19 +1,20 @@
 //! The ratios of all pairs of ranked rows.
 
-use stats::{Block, Family, Ratio};
+use stats::{Family, Ratio, Repeat};
 
 use super::row::{Pair, Row};
 
 /// Compares all ranked rows.
 pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
     let ranked: Vec<&Row> = rows.iter().filter(|row| row.is_ranked()).collect();
-    let family =
-        |figure: fn(&Row) -> &Vec<Block>| Family::of(&ranked.iter().map(|row| figure(row).clone()).collect::<Vec<_>>());
+    let family = |figure: fn(&Row) -> &Vec<Repeat>| {
+        Family::of(&ranked.iter().map(|row| figure(row).clone()).collect::<Vec<_>>())
+    };
     let metric = family(|row| &row.metrics);
-    let (p50, p90) = (family(|row| &row.blocks.p50), family(|row| &row.blocks.p90));
-    let (p95, p99) = (family(|row| &row.blocks.p95), family(|row| &row.blocks.p99));
-    let response_p99 = family(|row| &row.blocks.response_p99);
-    let (cpu_per_request, rate) = (family(|row| &row.blocks.cpu_per_request), family(|row| &row.blocks.rate));
+    let (p50, p90) = (family(|row| &row.figures.p50), family(|row| &row.figures.p90));
+    let (p95, p99) = (family(|row| &row.figures.p95), family(|row| &row.figures.p99));
+    let response_p99 = family(|row| &row.figures.response_p99);
+    let (cpu_per_request, rate) = (family(|row| &row.figures.cpu_per_request), family(|row| &row.figures.rate));
     let pair = |of: usize, to: usize| {
         Some(Pair {
             architecture: ranked[of].label.clone(),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use server::{Accept, Controllers, Options, ReadBudget};
 use stats::sequential::Decision;
-use stats::{Block, Distribution, Estimate, Ratio};
+use stats::{Distribution, Estimate, Ratio, Repeat};
 
 use super::balance::Balance;
 use super::cost::CostBreakdown;
@@ -30,6 +30,9 @@ pub struct Comparison {
     /// How the servers shared windows, in sentences; empty for separate trials.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) interleaving: Vec<String>,
+    /// The range of the best row's metric over the repeats, for which the intervals speak, in a sentence; `None` with one repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
     pub(crate) metric: &'static str,
     /// Ranked rows from the best one on, then all other rows. A placebo is never first among ranked rows, unless it is the
     /// only one.
@@ -78,7 +81,7 @@ pub struct Row {
     pub(crate) repeats_estimated: usize,
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
-    /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90, p95 and p99 are geometric means of blocks.
+    /// Service time, t3 − t2, of all requests that count; `None` if no repeat has one.
     pub service: Option<Distribution>,
     /// Send delay, t2 − t1.
     #[serde(rename = "lag")]
@@ -134,16 +137,15 @@ pub struct Row {
     pub balance: Option<Balance>,
     /// The metric relative to the best row; `None` for rows that are not ranked. The best row has no interval.
     pub(crate) ratio: Option<Ratio>,
-    /// The mean difference of the blocks' median service times to those of the best row, in nanoseconds; `None` for the best row,
+    /// The median service time less that of the best row, in nanoseconds; `None` for the best row,
     /// in a closed loop, for rows of another group, and for rows that are not ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_ns: Option<Estimate>,
-    /// The blocks of the metric in the repeats that estimates use: median service time in nanoseconds, or transactions per
-    /// second.
+    /// The metric, by repeat, over the repeats that estimates use: median service time in nanoseconds, or transactions per second.
     #[serde(skip)]
-    pub(crate) metrics: Vec<Block>,
+    pub(crate) metrics: Vec<Repeat>,
     #[serde(skip)]
-    pub(crate) blocks: RowBlocks,
+    pub(crate) figures: RowFigures,
 }
 
 /// Responses of the row's repeats, as in `load::report::HttpReport`.
@@ -218,17 +220,17 @@ pub struct Cost {
     pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
-/// The blocks of a row's figures in the repeats that estimates use. Percentiles omit repeats in which the client may have caused
+/// The figures of a row, by repeat, over the repeats that estimates use. Percentiles omit repeats in which the client may have caused
 /// the value, and are empty unless more than half of the repeats remain.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RowBlocks {
-    pub(crate) p50: Vec<Block>,
-    pub(crate) p90: Vec<Block>,
-    pub(crate) p95: Vec<Block>,
-    pub(crate) p99: Vec<Block>,
-    pub(crate) response_p99: Vec<Block>,
-    pub(crate) cpu_per_request: Vec<Block>,
-    pub(crate) rate: Vec<Block>,
+pub(crate) struct RowFigures {
+    pub(crate) p50: Vec<Repeat>,
+    pub(crate) p90: Vec<Repeat>,
+    pub(crate) p95: Vec<Repeat>,
+    pub(crate) p99: Vec<Repeat>,
+    pub(crate) response_p99: Vec<Repeat>,
+    pub(crate) cpu_per_request: Vec<Repeat>,
+    pub(crate) rate: Vec<Repeat>,
 }
 
 /// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::blocks::{Figure, Percentile, RunBlocks};
+use harness::model::figures::{Figure, Percentile, RunFigures};
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::config::Phases;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stats::{Block, Estimate, Ratio, family, ratio};
+use stats::{Estimate, Ratio, Repeat, family, ratio};
 
 use super::setting::{self, Settings};
 use super::summary::{MARGIN, Pruned, estimated, missing, pruned};
@@ -123,7 +123,7 @@ pub(crate) struct NotValid {
 /// A change of a figure from A to B.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Change {
-    /// The ratio of geometric means over the repeats that estimates use, B to A, with its interval.
+    /// The ratio over the repeats that estimates use, B to A, with its interval.
     #[serde(flatten)]
     pub(crate) ratio: Ratio,
     pub(crate) finding: ChangeKind,
@@ -153,8 +153,8 @@ pub(crate) enum ChangeKind {
 }
 
 impl Change {
-    /// Compares the blocks of a figure in both runs. `is_rate` means that more is better.
-    pub(crate) fn of(a: &[Block], b: &[Block], is_rate: bool) -> Option<Self> {
+    /// Compares the repeats of a figure in both runs. `is_rate` means that more is better.
+    pub(crate) fn of(a: &[Repeat], b: &[Repeat], is_rate: bool) -> Option<Self> {
         let ratio = Ratio::unpaired(b, a)?;
         Some(Self { ratio, finding: ChangeKind::of(&ratio, is_rate), is_rate })
     }
@@ -248,10 +248,10 @@ struct Group<'a> {
     first: &'a Trial,
     settings: Settings,
     figures: SideFigures,
-    /// The blocks of each percentile in the repeats that estimates use. Percentiles above the median omit repeats in which the
+    /// Each percentile, by repeat, in the repeats that estimates use. Percentiles above the median omit repeats in which the
     /// client may have caused them.
-    services_ns: [Vec<Block>; 4],
-    rates_per_s: Vec<Block>,
+    services_ns: [Vec<Repeat>; 4],
+    rates_per_s: Vec<Repeat>,
 }
 
 fn groups(run: &Run) -> Vec<Group<'_>> {
@@ -261,20 +261,20 @@ fn groups(run: &Run) -> Vec<Group<'_>> {
     };
     // A placebo and references serve comparisons within their own run.
     let trials = run.header.trials.iter().filter(|trial| !trial.is_placebo && !trial.is_reference);
-    let blocks = RunBlocks::new(&run.records);
-    grouped(trials, is_alike).into_iter().map(|trials| group(run, &blocks, &trials, &pruned)).collect()
+    let figures = RunFigures::new(&run.records);
+    grouped(trials, is_alike).into_iter().map(|trials| group(run, &figures, &trials, &pruned)).collect()
 }
 
-fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &Pruned) -> Group<'a> {
+fn group<'a>(run: &Run, figures: &RunFigures<'_>, trials: &[&'a Trial], pruned: &Pruned) -> Group<'a> {
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);
     let services_ns = PERCENTILES.map(|(q, percentile)| {
         let records = if q > 0.5 { client_tail::servers(&estimated, q) } else { estimated.clone() };
-        blocks.of(&records, Figure::Service(percentile))
+        figures.of(&records, Figure::Service(percentile))
     });
-    let rates_per_s = blocks.of(&estimated, Figure::Rate);
-    let value = |blocks: &Vec<Block>| Estimate::of(blocks).map(|it| it.value);
+    let rates_per_s = figures.of(&estimated, Figure::Rate);
+    let value = |repeats: &Vec<Repeat>| Estimate::of(repeats).map(|it| it.value);
     let [service_p50_ns, service_p90_ns, service_p95_ns, service_p99_ns] = services_ns.each_ref().map(value);
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
         repeat: record.trial.repeat,
@@ -282,7 +282,7 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
         reason: record.verdict.reason.clone(),
     });
     let not_valid: Vec<NotValid> = not_valid.collect();
-    let figures = SideFigures {
+    let figures_of_side = SideFigures {
         repeats: records.len(),
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
@@ -295,7 +295,7 @@ fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &P
     };
     let ran: Vec<&Trial> = records.iter().map(|record| &record.trial).collect();
     let settings = setting::of(&run.header, if ran.is_empty() { trials } else { &ran });
-    Group { first: trials[0], settings, figures, services_ns, rates_per_s }
+    Group { first: trials[0], settings, figures: figures_of_side, services_ns, rates_per_s }
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {

@@ -10,6 +10,7 @@ const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("architecture", 0, |row: &AdviceRow| row.architecture.clone())
         .styled(|row| row.is_winner.then_some(Style::Best)),
     column("vs winner", 0, |row| format::ratio(row.ratio)),
+    column("added µs", 1, |row| format::added_us(row.added_ns)),
     column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
     column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
     column("p90", 6, |row| row.p90_ns.map_or("-".into(), format::us)),

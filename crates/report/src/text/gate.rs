@@ -13,6 +13,7 @@ const FIGURES: &[Column<GateRow>] = &[
     column("figure", 0, |row| row.figure.name().to_owned()),
     column("old", 0, |row| row.old.map_or("-".into(), |value| row.value(value))),
     column("new", 0, |row| row.new.map_or("-".into(), |value| row.value(value))),
+    column("added µs", 1, |row| format::added_us(row.added_ns)),
     column("change", 0, |row| row.change.map_or("-".into(), signed)),
     column("95 % interval", 1, |row| {
         row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))

@@ -1,7 +1,7 @@
 //! A run's ranking as text.
 
 use harness::model::{Run, Workload};
-use load::report::{Hardware, HttpReport};
+use load::report::{Hardware, HttpReport, LateSends};
 use stats::Distribution;
 
 use super::host::host;
@@ -18,7 +18,7 @@ use crate::model::undecided;
 
 /// The columns for a workload, in order from left to right.
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
-    let service_time = |p50_rank: u8| {
+    let service_time = |p50_rank: u8, p99_rank: u8| {
         [
             column("p1", 5, |row| service(row, P1)),
             column("p25", 5, |row| service(row, P25)),
@@ -26,7 +26,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("p75", 5, |row| service(row, P75)),
             column("p90", 1, |row| service(row, P90)),
             column("p95", 1, |row| service(row, P95)),
-            column("p99", 0, |row| service(row, P99)),
+            column("p99", p99_rank, |row| service(row, P99)),
         ]
     };
     let client_cpu = |rank: u8| {
@@ -43,12 +43,15 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     let send_delay = |rank: u8| {
         column("send delay p99", rank, |row: &Row| row.send_delay.map_or(none(), |it| format::us(it.p99_ns as f64)))
     };
-    let added = |rank: u8| column("added µs", rank, |row: &Row| format::added_us(row.added_ns));
     let best = |row: &Row| row.is_best().then_some(Style::Best);
-    let mut columns = vec![
-        column("architecture", 0, Row::label).styled(best),
+    let mut columns = vec![column("architecture", 0, Row::label).styled(best)];
+    if !workload.is_closed() {
+        columns.push(column("added µs", 0, |row: &Row| format::added_us(row.added_ns)));
+    }
+    columns.extend([
         column("vs best", 0, |row: &Row| format::ratio(row.ratio)),
-    ];
+        column("range", 7, |row: &Row| row.ratio.and_then(|it| it.range).map_or(none(), format::range)),
+    ]);
     if workload.service.stream().is_some() {
         columns.extend([
             column("MB/s", 0, |row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
@@ -63,12 +66,11 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         ]);
     } else if workload.is_closed() {
         columns.push(column("trans/s", 0, rate));
-        columns.extend(service_time(1));
+        columns.extend(service_time(1, 0));
         columns.extend([client_cpu(2), cpu("CPU µs/trans", 2), switches("switches/trans")]);
         columns.push(column("user+kernel/conn", 2, memory));
     } else if workload.service.ports().is_some() {
-        columns.push(added(2));
-        columns.extend(service_time(0));
+        columns.extend(service_time(0, 1));
         columns.extend([
             response_time(1),
             send_delay(3),
@@ -81,10 +83,9 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("user+kernel/port", 2, memory),
         ]);
     } else {
-        columns.push(added(2));
-        columns.extend(service_time(0));
+        columns.extend(service_time(0, 0));
         columns.extend([
-            response_time(0),
+            response_time(1),
             send_delay(2),
             column("req/s", 2, rate),
             cpu("CPU µs/req", 2),
@@ -141,9 +142,9 @@ fn verdict(row: &Row) -> String {
 }
 
 /// The statistics behind the columns.
-pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats of separate trials give no interval. Differences are significant if their p value is at most 5 %, \
-     corrected for all pairs of a table. Rates and the percentiles up to p99 of service and response times are geometric means over \
-     repeats; p50, p90, p95, p99 and rates of interleaved trials are those over the parts of the trials.";
+pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats give no interval. Differences are significant if their p value is at most 5 %, corrected for all \
+     pairs of a table. Percentiles are those of the requests of all repeats together. \"range\" has the lowest and the highest ratio \
+     of a repeat.";
 
 /// The meaning of the memory columns.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
@@ -154,11 +155,11 @@ pub fn render(run: &Run, medium: Medium) -> String {
     let summary = Summary::of(run);
     let mut lines = Vec::new();
     for comparison in &summary.comparisons {
-        let Comparison { title, network, interleaving, rows, .. } = comparison;
+        let Comparison { title, network, interleaving, state, rows, .. } = comparison;
         lines.push(medium.heading(title));
-        lines.extend(network.iter().chain(interleaving).map(|sentence| medium.prose(sentence)));
+        lines.extend(network.iter().chain(interleaving).chain(state).map(|sentence| medium.prose(sentence)));
         lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium));
-        lines.extend(tail_mark::note(rows).map(|note| medium.prose(&note)));
+        lines.extend(tail_mark::notes(rows).iter().map(|note| medium.prose(note)));
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
         lines.extend(http(rows, medium));
@@ -281,8 +282,8 @@ fn tls_figure(row: &Row, figure: fn(&Tls) -> Option<String>) -> String {
 }
 
 /// Formats a quantile that late sends cannot falsify; `None` without values.
-fn own_us(times: &Distribution, (_, figure): Quantile) -> Option<String> {
-    (times.count > 0).then(|| format::us(figure(times) as f64))
+fn own_us(times: &Distribution, quantile: Quantile) -> Option<String> {
+    (times.count > 0).then(|| tail_mark::us(times, &LateSends::default(), quantile))
 }
 
 /// Renders the times of TLS handshakes; empty without TLS.
@@ -345,7 +346,7 @@ fn about(run: &Run, summary: &Summary) -> String {
     format!(
         "Service time (p1 to p99, in µs) runs from the request's write to the last byte of its response. \
          Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
-         \"vs best\" is the ratio to the best by {}; its interval: {}. {NOTES_OF_STATISTICS}\n\
+         \"vs best\" is the ratio to the best by {}, and \"added\" the difference; their intervals: {}. {NOTES_OF_STATISTICS}\n\
          {NOTES_OF_MEMORY}\n{}",
         summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         summary.interval_method,

@@ -1,8 +1,9 @@
-//! The mark of quantiles that the client may have caused, and its meaning in words.
+//! The marks of quantiles that the client may have caused, or that few requests support, and their meaning in words.
 
 use load::LoadReport;
 use load::report::LateSends;
 use stats::Distribution;
+use stats::histogram::{BEYOND_MIN, beyond};
 
 use crate::format;
 use crate::model::client_tail::{P99, Quantile};
@@ -11,17 +12,31 @@ use crate::model::summary::Row;
 /// The mark behind a quantile that the client may have caused.
 pub const MARK: &str = "?";
 
-/// Formats a quantile in microseconds, with the mark if the client may have caused it; `-` if the time has no values.
+/// The mark behind a quantile beyond which fewer than [`BEYOND_MIN`] requests lie.
+const FEW: &str = "~";
+
+/// Formats a quantile in microseconds, with its mark; `-` if the time has no values.
 pub fn us(time: &Distribution, late: &LateSends, (q, figure): Quantile) -> String {
     if time.count == 0 {
         return "-".into();
     }
-    mark(format::us(figure(time) as f64), late, q)
+    mark(format::us(figure(time) as f64), &LateSends { sent: late.sent.max(time.count), ..*late }, q)
 }
 
-/// Returns `figure`, with the mark if the client may have caused quantile `q`.
+/// Returns quantile `q` of the requests that `late` describes, with its mark.
 pub fn mark(figure: String, late: &LateSends, q: f64) -> String {
-    if late.reaches(q) { figure + MARK } else { figure }
+    if late.reaches(q) {
+        figure + MARK
+    } else if has_few_beyond(late, q) {
+        figure + FEW
+    } else {
+        figure
+    }
+}
+
+/// Returns whether too few requests lie beyond a quantile. The slowest request is what it is.
+fn has_few_beyond(late: &LateSends, q: f64) -> bool {
+    q < 1.0 && beyond(late.sent, q) < BEYOND_MIN
 }
 
 /// Explains the mark if the client stalled or sent requests late.
@@ -44,10 +59,21 @@ pub fn note_of_load(load: &LoadReport) -> Option<String> {
     })
 }
 
-/// Explains the mark if the client may have caused the 99th percentile of any row.
-pub(crate) fn note(rows: &[Row]) -> Option<String> {
-    let names: Vec<String> = rows.iter().filter(|row| row.late.reaches(P99.0)).map(Row::label).collect();
-    (!names.is_empty()).then(|| note_of(&names.join(", ")))
+/// Explains the marks of 99th percentiles.
+pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
+    let names = |is_marked: fn(&LateSends) -> bool| -> Vec<String> {
+        rows.iter().filter(|row| row.repeats > 0 && is_marked(&row.late)).map(Row::label).collect()
+    };
+    let late = names(|late| late.reaches(P99.0));
+    let few = names(|late| !late.reaches(P99.0) && has_few_beyond(late, P99.0));
+    let late = (!late.is_empty()).then(|| note_of(&late.join(", ")));
+    let few = (!few.is_empty()).then(|| {
+        format!(
+            "{FEW}: fewer than {BEYOND_MIN} requests lie beyond this value ({}); it has no interval. Use more repeats or longer windows.",
+            few.join(", ")
+        )
+    });
+    late.into_iter().chain(few).collect()
 }
 
 /// Explains the mark, and names the architectures that have it.
@@ -86,7 +112,10 @@ mod tests {
     fn time_without_values_is_a_dash() {
         let late = LateSends { count: 9, sent: 10, ..LateSends::default() };
         assert_eq!(us(&Distribution::default(), &late, P99), "-");
-        assert_eq!(us(&Distribution { count: 1, p99_ns: 1_000, ..Distribution::default() }, &late, P99), "1.00?");
+        let time = |count| Distribution { count, p99_ns: 1_000, ..Distribution::default() };
+        assert_eq!(us(&time(1), &late, P99), "1.00?");
+        let on_time = LateSends::default();
+        assert_eq!([949, 950].map(|count| us(&time(count), &on_time, P99)), ["1.00~", "1.00"]);
     }
 
     /// A run in which `epoll` has slow requests; the client sent `count` of 200 requests late.
@@ -97,7 +126,7 @@ mod tests {
                 continue;
             };
             for measured in [&mut load.service, &mut load.response] {
-                measured.histogram.extend([9_000_000; 4]);
+                measured.histogram.extend([9_000_000; 8]);
                 measured.distribution = measured.histogram.distribution();
             }
             load.late = Some(LateSends { bound_ns: 100_000, count, sent: 200, ..LateSends::default() });

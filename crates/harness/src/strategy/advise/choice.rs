@@ -1,7 +1,7 @@
 //! The winner of a race, and how a tie is broken.
 
-use stats::blocks::ALPHA_OF_SIDE;
 use stats::race::Fit;
+use stats::repeats::ALPHA_OF_SIDE;
 
 use super::part::Out;
 use super::race::{MARGIN, State};

@@ -4,8 +4,10 @@ use load::config::{LoadConfig, Slices};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use stats::Histogram;
 use stats::race::{Fit, Noise, Race, Score, Standing};
 
+use crate::model::figures::repeats_of_times;
 use crate::model::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::{self, duration_ns};
 use crate::strategy::until::elapsed_ns;
@@ -34,6 +36,24 @@ pub(super) fn planned_ns(heats: &[Vec<Trial>]) -> u64 {
     heats.iter().flatten().map(duration_ns).sum()
 }
 
+/// Replaces the percentiles of a contestant's repeats by their contributions to those of its merged requests, so that their geometric
+/// mean is the percentile of all requests. The mean of percentiles is not: a stall in one repeat may hold the slowest requests of all.
+fn merge_times(outcomes: &mut [(usize, u32, TrialOutcome)], contestant: usize) {
+    for (at, (figure, ..)) in GateFigure::ALL.iter().enumerate() {
+        let Some(percentile) = figure.percentile() else { continue };
+        let mut own: Vec<(&Histogram, &mut Option<f64>)> = Vec::new();
+        for (of, _, outcome) in outcomes.iter_mut() {
+            let value = outcome.values.get_mut(at).filter(|it| *of == contestant && it.is_some());
+            own.extend(outcome.times.as_ref().zip(value));
+        }
+        let (times, values): (Vec<&Histogram>, Vec<&mut Option<f64>>) = own.into_iter().unzip();
+        let places: Vec<u32> = (0..times.len() as u32).collect();
+        for (value, repeat) in values.into_iter().zip(repeats_of_times(&places, &times, percentile.q())) {
+            *value = Some(repeat.log.exp());
+        }
+    }
+}
+
 /// The trials and outcomes of a part.
 pub(super) struct Part<'a> {
     /// The trials of the first repeat, in the order of the contestants.
@@ -55,13 +75,10 @@ impl<'a> Part<'a> {
             let contestant = (outcome.index % stride).checked_sub(first).filter(|it| *it < count)?;
             Some((contestant as usize, outcome.index / stride, outcome.clone()))
         };
-        Self {
-            templates: &header.trials[first as usize..(first + count) as usize],
-            outcomes: outcomes.iter().filter_map(of_part).collect(),
-            seed: header.seed,
-            first,
-            stride,
-        }
+        let mut outcomes: Vec<_> = outcomes.iter().filter_map(of_part).collect();
+        (0..count as usize).for_each(|contestant| merge_times(&mut outcomes, contestant));
+        let templates = &header.trials[first as usize..(first + count) as usize];
+        Self { templates, outcomes, seed: header.seed, first, stride }
     }
 
     fn of(&self, contestant: usize) -> impl Iterator<Item = &(usize, u32, TrialOutcome)> {

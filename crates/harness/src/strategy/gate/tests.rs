@@ -34,7 +34,8 @@ fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (
             heat: 0,
             is_past: false,
             is_alone: false,
-            blocks: Vec::new(),
+            metric: None,
+            times: None,
             values: values.into(),
             probe: None,
         });

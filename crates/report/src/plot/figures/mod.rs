@@ -40,20 +40,27 @@ pub const FIGURES: &[FigureSpec] = &[
                 95 % interval; a marker without a bar has none. The vertical line is at the best, 1x. If a bar crosses it, the \
                 architecture is not significantly different from the best. If it does not, the conclusion says whether the \
                 difference remains significant among all pairs.",
-        draw: ranking::draw,
+        draw: ranking::ratios,
+    },
+    FigureSpec {
+        name: "added",
+        title: "Time added to the best",
+        about: "The median service time less that of the best architecture under the same workload, with its 95 % interval. Costs \
+                add, so this carries to another state of the host better than the ratio. If a bar crosses 0, the architecture is \
+                not significantly different from the best.",
+        draw: ranking::added,
     },
     FigureSpec {
         name: "bandwidth",
         title: "Bandwidth",
-        about: "Bytes of bursts per second over all connections, counted at the receiver: the geometric mean of repeats, with \
-                its 95 % interval. Rows that are not ranked show the mean.",
+        about: "Bytes of bursts per second over all connections, counted at the receiver, with the 95 % interval. Rows that are not \
+                ranked have none.",
         draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth, |pair| Some(pair.ratio)),
     },
     FigureSpec {
         name: "throughput",
         title: "Transactions per second",
-        about: "The rate of a closed loop: the geometric mean of repeats, with its 95 % interval. Rows that are not ranked show \
-                the mean.",
+        about: "The rate of a closed loop, with its 95 % interval. Rows that are not ranked have none.",
         draw: |data| {
             let data = data.without_streams().filter(|data| data.is_closed())?;
             data.points(data.size(), ("transactions per second", Form::Number), rate, |pair| pair.rate)
