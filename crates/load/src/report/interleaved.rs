@@ -1,7 +1,6 @@
 //! The report of an interleaved trial: the measured parts of the contestant's slices, joined to one window.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use super::samples::{self as figures, KernelFacts};
 use super::{ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
@@ -15,10 +14,14 @@ struct Joined {
     /// For each round of the window: the start of the contestant's slice in the trial, and its place in the joined window.
     rounds: Vec<(u64, Option<u64>)>,
     measured: u64,
+    /// Whether responses count at the planned times of their requests, as in an open loop. By the times of responses, those of the
+    /// guard would count too, and a slow server would exceed the planned rate.
+    counts_by_plan: bool,
 }
 
 impl Joined {
-    fn new(slices: Slices, window: &Range<u64>, left_out: &BTreeSet<u64>) -> Self {
+    fn new(config: &LoadConfig, slices: Slices, left_out: &BTreeSet<u64>) -> Self {
+        let window = config.window_ns();
         let mut measured = 0;
         let mut place = |round: u64| {
             let place = (!left_out.contains(&round)).then_some(measured);
@@ -27,7 +30,7 @@ impl Joined {
         };
         let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
         let rounds = rounds.map(&mut place).collect();
-        Self { slices, from_ns: window.start, rounds, measured }
+        Self { slices, from_ns: window.start, rounds, measured, counts_by_plan: config.rate_per_s.is_some() }
     }
 
     fn measured_ns(&self) -> u64 {
@@ -53,9 +56,10 @@ impl Joined {
         Some(place.filter(|_| is_measured)? as i64 * self.measured_ns() as i64 + since_ns - self.slices.guard_ns as i64)
     }
 
-    /// Returns the time of the response in the joined window; `None` if it is outside of the measured parts.
+    /// Returns the time at which a response counts, in the joined window; `None` if it is outside of the measured parts.
     fn completed_ns(&self, sample: &Sample) -> Option<i64> {
-        self.join(sample.complete_ns).filter(|_| sample.complete_ns != Sample::NEVER)
+        let ns = if self.counts_by_plan { sample.planned_ns } else { sample.complete_ns };
+        self.join(ns).filter(|_| sample.complete_ns != Sample::NEVER)
     }
 
     fn sample(&self, sample: &Sample) -> Option<Sample> {
@@ -129,7 +133,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     let all_rounds = (window.end - window.start) / slices.round_ns();
     let pauses = left_out.range(window.start / slices.round_ns()..window.end / slices.round_ns()).count() as u64;
     let none = BTreeSet::new();
-    let joined = Joined::new(slices, &window, if 2 * pauses > all_rounds { &none } else { left_out });
+    let joined = Joined::new(config, slices, if 2 * pauses > all_rounds { &none } else { left_out });
     let window_ns = joined.window_ns();
     let window_s = window_ns as f64 / 1e9;
     let whole: Vec<Sample> = samples.iter().filter_map(|sample| joined.sample(sample)).collect();
@@ -207,6 +211,8 @@ fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::config::{Phases, Think};
 
@@ -249,6 +255,24 @@ mod tests {
         assert_eq!(slices.p50_by_half_ns, [3_000, 7_000]);
         assert_eq!(slices.responses, 256);
         assert_eq!(report.outstanding, Outstanding::default());
+    }
+
+    #[test]
+    fn slow_responses_of_guards_do_not_raise_the_rate() {
+        let config = config();
+        let mut samples = samples(&config);
+        // Requests of the guard are answered in the measured part.
+        samples
+            .iter_mut()
+            .filter(|it| it.complete_ns - it.sent_ns < 2_000)
+            .for_each(|it| it.complete_ns += 2 * MS as i64);
+        let rates = |config: &LoadConfig| {
+            let report = joined(config, LoadReport::default(), &samples, &BTreeSet::new());
+            let blocks = report.slices.unwrap().blocks;
+            [blocks.iter().map(|it| it.completed).sum(), report.completed_by_part.unwrap().iter().sum::<u64>()]
+        };
+        assert_eq!(rates(&config), [256; 2], "as planned");
+        assert_eq!(rates(&LoadConfig { rate_per_s: None, ..config }), [320; 2], "a closed loop has no plan");
     }
 
     #[test]
