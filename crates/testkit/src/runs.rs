@@ -82,6 +82,7 @@ pub(crate) fn record_with(
         trial: trial.clone(),
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 2_000_000_000,
+        separated: None,
         load: Some(LoadReport {
             connections: trial.workload.connections,
             rate_asked_per_s: Some(200.0),

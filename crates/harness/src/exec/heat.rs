@@ -18,6 +18,7 @@ use super::launch::Launch;
 use super::marks::{Mark, Observations};
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 use crate::fleet::{self, Fleet};
+use crate::judge::TAKEN_SHARE_MAX_INTERLEAVED;
 use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
@@ -49,6 +50,12 @@ impl<'a> Contestant<'a> {
     /// The facts about its slices.
     pub(super) fn slices(&self) -> Option<&SliceReport> {
         self.observations.load.as_ref()?.slices.as_ref()
+    }
+
+    /// Whether other processes took too much of the server's CPUs for a contestant of a heat.
+    pub(super) fn lost_cpus(&self, are_clients_remote: bool) -> bool {
+        let beside = self.observations.cpu_beside_server(self.trial, are_clients_remote);
+        beside.is_some_and(|(taken, _)| taken > TAKEN_SHARE_MAX_INTERLEAVED)
     }
 
     fn server(&mut self) -> &mut RunningServer<'a> {

@@ -34,6 +34,7 @@ pub(super) fn record(
         trial: trial.clone(),
         started_at: started_at.to_string(),
         elapsed_ns: started.elapsed().as_nanos() as u64,
+        separated: None,
         server: counters,
         idle: observations.idle,
         network: observations.network,
@@ -91,7 +92,7 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
 }
 
 /// The number of CPUs that the trial's server can use at once.
-fn cpus_at_once(trial: &Trial) -> usize {
+pub(super) fn cpus_at_once(trial: &Trial) -> usize {
     let cpus = match trial.serve.cpus().len() {
         // Without placement the server may use all CPUs.
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -46,7 +46,7 @@ pub fn run(
             return Ok(RunEnd::Stopped);
         }
         let heat = strategy::heat(header, &outcomes, trial);
-        let finished = run_heat(&heat, header, store, options, fleet, &mut testbed, on_event);
+        let finished = run_heat((&heat, false), header, store, options, fleet, &mut testbed, on_event);
         let committed = finished.and_then(|records| {
             let Some(records) = records else { return Ok(false) };
             for record in records {
@@ -77,9 +77,9 @@ pub fn run(
 ///
 /// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
 /// the slices of others, or its rate contradicts its response times, the heat is void. That contestant then runs on its own, and only
-/// its record is returned.
+/// its record is returned. If the host disturbed the heat, all contestants run again, once.
 fn run_heat(
-    heat: &[Trial],
+    (heat, is_repeat): (&[Trial], bool),
     header: &RunHeader,
     store: &Store,
     options: &Options<'_>,
@@ -121,39 +121,46 @@ fn run_heat(
         |error| Err(anyhow::anyhow!("{error}")),
     );
     fatal?;
-    if failed.is_none() {
-        let needs_own = |it: &&Contestant<'_>| it.slices().is_some_and(|it| strategy::needs_own_window(header, it));
-        let alone: Vec<Trial> = contestants.iter().filter(needs_own).map(|it| it.trial.alone()).collect();
-        if !alone.is_empty() {
+    let remote = fleet.are_all_remote();
+    let cpu_ns = |contestant: &Contestant<'_>| contestant.observations.counters().map_or(0, |it| it.totals.cpu_ns());
+    let cpu_ns: Vec<u64> = contestants.iter().map(cpu_ns).collect();
+    for (contestant, own_ns) in contestants.iter_mut().zip(&cpu_ns) {
+        contestant.observations.rivals_cpu_ns = cpu_ns.iter().sum::<u64>() - own_ns;
+    }
+    if failed.is_none() && heat.len() > 1 {
+        let reason = |it: &Contestant<'_>| strategy::reason_to_separate(header, it.slices()?);
+        let alone = contestants.iter().filter_map(|it| Some((vec![it.trial.alone()], Some(reason(it)?))));
+        let alone: Vec<(Vec<Trial>, Option<String>)> = alone.collect();
+        // Probes of a search overrun together if all are near their capacity.
+        let have_most_overrun = 2 * alone.len() > heat.len() && !header.strategy.is_search();
+        let is_of_host = have_most_overrun || contestants.iter().any(|it| it.lost_cpus(remote));
+        let again = if is_of_host && !is_repeat { vec![(heat.to_vec(), None)] } else { alone };
+        if !again.is_empty() {
             remove_drafts(heat, store);
             drop(contestants);
             let void_ns = start.1.elapsed().as_nanos() as u64;
             let mut records = Vec::new();
-            for trial in alone {
-                let heat = std::slice::from_ref(&trial);
-                match run_heat(heat, header, store, options, fleet, testbed, on_event)? {
-                    Some(finished) => records.extend(finished),
-                    None if records.is_empty() => return Ok(None),
-                    None => break,
-                }
+            for (heat, reason) in again {
+                let finished = run_heat((&heat, true), header, store, options, fleet, testbed, on_event)?;
+                let Some(finished) = finished else { break };
+                let because = |it: TrialRecord| TrialRecord { separated: reason.clone().or(it.separated), ..it };
+                records.extend(finished.into_iter().map(because));
+            }
+            if records.is_empty() {
+                return Ok(None);
             }
             // Limits of the run's time count the void heat too.
             records[0].elapsed_ns += void_ns;
             return Ok(Some(records));
         }
     }
-    let cpu_ns = |contestant: &Contestant<'_>| contestant.observations.counters().map_or(0, |it| it.totals.cpu_ns());
-    let cpu_ns: Vec<u64> = contestants.iter().map(cpu_ns).collect();
-    let remote = fleet.are_all_remote();
     let mut records = Vec::new();
-    for (number, (contestant, outcome)) in contestants.into_iter().zip(&mut outcomes).enumerate() {
+    for (contestant, outcome) in contestants.into_iter().zip(&mut outcomes) {
         let Some(outcome) = outcome.take() else {
             let _ = std::fs::remove_file(contestant.samples);
             continue;
         };
-        let rivals_cpu_ns = cpu_ns.iter().sum::<u64>() - cpu_ns[number];
-        let observations = Observations { rivals_cpu_ns, ..contestant.observations };
-        records.push(outcome::record(contestant.trial, start, &outcome, observations, remote));
+        records.push(outcome::record(contestant.trial, start, &outcome, contestant.observations, remote));
     }
     Ok(Some(records))
 }

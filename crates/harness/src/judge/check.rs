@@ -35,7 +35,7 @@ fn check(name: String, value: f64, bound: Bound, limit: f64, unit: &str, decides
 }
 
 /// Formats a failed check with its value and its limit.
-pub(super) fn in_words(check: &Check) -> String {
+pub(crate) fn in_words(check: &Check) -> String {
     let decimals = |value: f64| match value.abs() {
         size if size >= 100.0 || value.fract() == 0.0 => 0,
         size if size >= 1.0 => 1,

@@ -33,7 +33,7 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 /// pauses of the host cause some of them: 0.02 for epoll, 0.11 for poll at a third of its capacity.
 pub(super) const OVERRUN_SHARE_MAX: f64 = 0.25;
 /// The highest share of the server's CPUs that other processes may take. They slow all contestants alike.
-pub(super) const TAKEN_SHARE_MAX_INTERLEAVED: f64 = 0.5;
+pub(crate) const TAKEN_SHARE_MAX_INTERLEAVED: f64 = 0.5;
 /// The highest share of rounds that may be left out because a client paused. Beyond it, all rounds are measured.
 pub(super) const LEFT_OUT_SHARE_MAX: f64 = 0.5;
 /// The highest deviation of a closed loop's responses from the interactive response time law, beside chance. It is 0.01 in separate

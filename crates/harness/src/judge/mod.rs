@@ -33,7 +33,8 @@ use wire::stream::Stream;
 use crate::model::network::NetworkReport;
 use crate::model::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
-pub(crate) use limits::LOST_SHARE_MAX;
+pub(crate) use check::in_words;
+pub(crate) use limits::{LOST_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED};
 pub use server_side::ServerSide;
 pub(crate) use slices::checks as slice_checks;
 

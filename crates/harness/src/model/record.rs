@@ -24,6 +24,9 @@ pub struct TrialRecord {
     pub started_at: String,
     /// The total duration, in nanoseconds. Includes a void heat before the trial.
     pub elapsed_ns: u64,
+    /// Why the trial ran separately although its plan shares a window: the check that its slices in a void heat failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separated: Option<String>,
     /// The client's report. `None` if it did not send one.
     pub load: Option<LoadReport>,
     /// The server's counters. `None` if it did not send them.

@@ -76,6 +76,8 @@ pub struct TrialOutcome {
     pub times: Option<Histogram>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
+    /// Whether the trial ran separately because its slices made a heat void.
+    pub is_separated: bool,
     /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search; the only
     /// other trials of an overload have a pulse.
     pub probe: Option<(f64, ProbeResult)>,

@@ -19,6 +19,7 @@ pub(super) fn record(header: &RunHeader, index: usize) -> TrialRecord {
         trial: header.trials[index].clone(),
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 1,
+        separated: None,
         load: None,
         server: None,
         idle: None,

@@ -8,6 +8,8 @@ pub mod search;
 mod sweep;
 pub mod until;
 
+use std::collections::BTreeSet;
+
 use load::config::Slices;
 use load::report::SliceReport;
 
@@ -54,6 +56,7 @@ impl TrialOutcome {
             values,
             times: if is_race { times() } else { None },
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
+            is_separated: record.separated.is_some(),
             probe,
         }
     }
@@ -89,19 +92,19 @@ pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
 }
 
 /// Returns the trials that run together with `first`: those of its heat that are not done, or the next probes of several searches.
-/// A contestant that had to run separately at this rate or a lower one is left out; it runs separately again.
+/// Leaves out a contestant that [`must_stay_separate`] because of its slices at this rate or a lower one.
 pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
     let Some(slices) = first.load.slices else { return vec![first] };
     if let Strategy::Advise(goal) = &header.strategy {
         let mut heats = advise::heats(header, goal, outcomes).into_iter();
         return heats.find(|heat| heat.iter().any(|trial| trial.index == first.index)).unwrap_or_else(|| vec![first]);
     }
-    let has_run_alone = |trial: &Trial| {
-        outcomes.iter().filter(|outcome| outcome.is_alone).any(|outcome| {
-            let done = header.trials.iter().find(|done| done.index == outcome.index);
-            let is_at_most = |done: &Trial| done.workload.rate_per_s <= trial.workload.rate_per_s;
-            done.is_some_and(|done| done.differs_only_in_rate(trial) && is_at_most(done) && done.load.slices.is_some())
-        })
+    let stays_alone = |trial: &Trial| {
+        let separated = outcomes.iter().filter(|outcome| outcome.is_separated);
+        let separated = separated.filter_map(|outcome| header.trials.iter().find(|done| done.index == outcome.index));
+        let is_at_most = |done: &&Trial| done.workload.rate_per_s <= trial.workload.rate_per_s;
+        let same = separated.filter(|done| done.differs_only_in_rate(trial)).filter(is_at_most);
+        must_stay_separate(trial.repeat, same.map(|done| done.repeat))
     };
     let is_rival = |trial: &Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat);
     let mut heat: Vec<Trial> = match &header.strategy {
@@ -109,7 +112,7 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
         Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().filter(is_rival).collect(),
         _ => {
             let rivals = ahead(header, outcomes).into_iter().filter(|trial| is_rival(trial));
-            rivals.filter(|trial| !has_run_alone(trial)).cloned().collect()
+            rivals.filter(|trial| !stays_alone(trial)).cloned().collect()
         }
     };
     if heat.len() < 2 || heat.iter().all(|trial| trial.index != first.index) {
@@ -122,13 +125,25 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
     heat
 }
 
-/// Whether a contestant disturbed others, or its slices make it unsteady. The heat is then void, and the contestant runs separately.
-pub fn needs_own_window(header: &RunHeader, slices: &SliceReport) -> bool {
+/// The repeats in which a contestant's slices must make a heat void before it runs separately in all others. One may be a disturbance
+/// of the host.
+const SEPARATED_MIN: usize = 2;
+
+/// Whether a contestant runs separately in `repeat`, given the repeats in which its slices made a heat void.
+fn must_stay_separate(repeat: u32, separated: impl Iterator<Item = u32>) -> bool {
+    let separated: BTreeSet<u32> = separated.collect();
+    separated.contains(&repeat) || separated.len() >= SEPARATED_MIN
+}
+
+/// Returns why a contestant must run separately: it disturbed others, or its slices make it unsteady. The heat is then void.
+pub fn reason_to_separate(header: &RunHeader, slices: &SliceReport) -> Option<String> {
     // A search must not charge a server with responses that another server delayed.
-    let is_search = matches!(header.strategy, Strategy::Capacity(_) | Strategy::Overload(_));
+    if matches!(header.strategy, Strategy::Capacity(_) | Strategy::Overload(_)) && slices.overrun > 0 {
+        return Some(format!("its responses overran {} slices", slices.overrun));
+    }
     let fails = |check: &Check| !check.passed && check.decides == VerdictKind::Unsteady;
-    is_search && slices.overrun > 0
-        || header.interleave == Interleave::Auto && judge::slice_checks(slices).iter().any(fails)
+    let failed = judge::slice_checks(slices).into_iter().find(fails).filter(|_| header.interleave == Interleave::Auto);
+    failed.as_ref().map(judge::in_words)
 }
 
 /// Returns the remaining planned trials. A search and a race have none: results determine their trials.
@@ -164,25 +179,31 @@ mod tests {
         RunHeader { strategy: Strategy::Sweep { past: Some(2) }, ..RunHeader::made_up(plan) }
     }
 
+    /// The outcome of a trial that ran separately, as planned.
+    fn finished(trial: &Trial) -> TrialOutcome {
+        TrialOutcome {
+            index: trial.index,
+            rate_per_s: trial.workload.rate_per_s,
+            elapsed_ns: 1,
+            is_past: false,
+            is_alone: true,
+            is_separated: false,
+            contestants: 1,
+            heat: 0,
+            metric: None,
+            times: None,
+            values: Vec::new(),
+            probe: None,
+        }
+    }
+
     /// Runs the sweep, where `is_past` decides by (architecture, rate, repeat). Returns the trials in order of
     /// execution.
     fn run(header: &RunHeader, is_past: impl Fn(&str, f64, u32) -> bool) -> Vec<(String, f64, u32)> {
         let (mut outcomes, mut order) = (Vec::new(), Vec::new());
         while let Some(trial) = next(header, &outcomes) {
             let (name, rate) = (trial.architecture.to_string(), trial.workload.rate_per_s.unwrap());
-            outcomes.push(TrialOutcome {
-                index: trial.index,
-                rate_per_s: Some(rate),
-                elapsed_ns: 1,
-                is_past: is_past(&name, rate, trial.repeat),
-                is_alone: true,
-                contestants: 1,
-                heat: 0,
-                metric: None,
-                times: None,
-                values: Vec::new(),
-                probe: None,
-            });
+            outcomes.push(TrialOutcome { is_past: is_past(&name, rate, trial.repeat), ..finished(&trial) });
             order.push((name, rate, trial.repeat));
         }
         assert!(ahead(header, &outcomes).is_empty());
@@ -251,10 +272,9 @@ mod tests {
         let goal = SearchGoal { varied, limits, from: 1.0, most: 1.0, precision: 0.1, time_max_ns: 1 };
         let separates = |strategy: &Strategy, interleave, overrun, law_responses| {
             let header = RunHeader { strategy: strategy.clone(), interleave, ..header() };
-            needs_own_window(
-                &header,
-                &SliceReport { rounds: 100, overrun, law_responses, responses: 1_000_000, ..SliceReport::default() },
-            )
+            let slices =
+                SliceReport { rounds: 100, overrun, law_responses, responses: 1_000_000, ..SliceReport::default() };
+            reason_to_separate(&header, &slices).is_some()
         };
         let capacity = Strategy::Capacity(goal);
         let interleave = [Interleave::Auto, Interleave::Always];
@@ -263,6 +283,31 @@ mod tests {
         assert_eq!([25, 26].map(|overrun| separates(&Strategy::Whole, interleave[0], overrun, None)), [false, true]);
         assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(2e6)));
         assert_eq!([1.2e6, 1.3e6].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
+    }
+
+    #[test]
+    fn one_void_heat_does_not_end_interleaving() {
+        let mut header = header();
+        header.strategy = Strategy::Whole;
+        for trial in &mut header.trials {
+            let heat = 1_000 * trial.repeat + trial.workload.rate_per_s.unwrap() as u32;
+            let slices = Slices { heat, contestants: 2, contestant: 0, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 1 };
+            trial.load.slices = Some(slices);
+        }
+        let of = |rate: f64, name: &str, repeat: u32| {
+            let is_it = |it: &&Trial| it.architecture.to_string() == name && it.repeat == repeat;
+            header.trials.iter().filter(is_it).find(|it| it.workload.rate_per_s == Some(rate)).unwrap()
+        };
+        let separated = |trial: &Trial| TrialOutcome { is_separated: true, ..finished(trial) };
+        // The sizes of the heats of `epoll` at 300 requests/s, in both repeats.
+        let sizes = |outcomes: &[TrialOutcome]| {
+            [0, 1].map(|repeat| heat(&header, outcomes, of(300.0, "epoll", repeat).clone()).len())
+        };
+        assert_eq!(sizes(&[]), [2, 2]);
+        assert_eq!(sizes(&[separated(of(200.0, "mt", 0))]), [1, 2], "the next repeat tries again");
+        assert_eq!(sizes(&[separated(of(400.0, "mt", 0))]), [2, 2], "lower rates share a window");
+        assert_eq!(sizes(&[separated(of(100.0, "mt", 0)), separated(of(200.0, "mt", 1))]), [1, 1]);
+        assert_eq!([vec![], vec![1], vec![0, 1]].map(|it| must_stay_separate(2, it.into_iter())), [false, false, true]);
     }
 
     #[test]

@@ -138,6 +138,7 @@ mod tests {
                 times: None,
                 values: Vec::new(),
                 is_alone: true,
+                is_separated: false,
                 probe: trial.workload.profile.is_none().then_some((rate, result)),
             });
             all.push(trial);

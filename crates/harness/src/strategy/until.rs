@@ -125,6 +125,7 @@ mod tests {
                 heat: trial.repeat,
                 is_past: false,
                 is_alone: false,
+                is_separated: false,
                 metric: (value > 0.0).then(|| value * random.random_range(0.995..1.005)),
                 times: None,
                 values: Vec::new(),

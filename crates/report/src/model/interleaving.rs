@@ -6,7 +6,6 @@ use harness::model::{Trial, TrialRecord};
 use load::report::SliceReport;
 
 use super::row::Row;
-use crate::format;
 
 /// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty if the plan has only separate
 /// trials.
@@ -14,8 +13,8 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let slices = || records.iter().filter_map(|record| Some((record.trial.load.slices?, record)));
     let Some((first, _)) = slices().next() else {
         let is_planned = !records.is_empty() && planned.iter().any(|trial| trial.load.slices.is_some());
-        let text = "The servers ran separately, because their responses took too long for turns.";
-        return is_planned.then(|| text.to_owned()).into_iter().collect();
+        let text = || format!("The servers ran separately{}.", because(records.iter().copied()));
+        return is_planned.then(text).into_iter().collect();
     };
     // All contestants of a heat leave out the same rounds.
     let rounds = slices().filter_map(|(slices, it)| Some((slices.heat, it.load.as_ref()?.slices.as_ref()?)));
@@ -47,18 +46,37 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
             record.trial.architecture
         )
     });
-    let is_separate = |row: &&Row| row.is_ranked() && slices().all(|(_, record)| !row.covers(&record.trial));
-    let separate: Vec<&str> = rows.iter().filter(is_separate).map(|row| row.label.as_str()).collect();
-    let separate = match separate.as_slice() {
-        [] => None,
-        [one] => Some(format!("{one} ran separately: its ratio has no common heats.")),
-        several => Some(format!("{} ran separately: their ratios have no common heats.", format::listed(several))),
+    let of_row = |row: &Row, is_shared: bool| {
+        let own =
+            records.iter().copied().filter(|it| row.covers(&it.trial) && it.trial.load.slices.is_some() == is_shared);
+        own.collect::<Vec<_>>()
     };
-    [turns].into_iter().chain(groups).chain(separate).collect()
+    let apart = |row: &Row| {
+        let (shared, separate) = (of_row(row, true).len(), of_row(row, false));
+        let (label, reason) = (&row.label, because(separate.iter().copied()));
+        match (shared, reason.is_empty()) {
+            (0, _) if row.is_ranked() => {
+                Some(format!("{label} ran separately{reason}: its ratio has no common heats."))
+            }
+            (1.., false) => {
+                let repeats = shared + separate.len();
+                Some(format!("{label} ran separately in {} of {repeats} repeats{reason}.", separate.len()))
+            }
+            _ => None,
+        }
+    };
+    [turns].into_iter().chain(groups).chain(rows.iter().filter_map(apart)).collect()
+}
+
+/// Returns why trials ran separately, in parentheses; empty if there is no reason.
+fn because<'a>(mut records: impl Iterator<Item = &'a TrialRecord>) -> String {
+    records.find_map(|it| it.separated.as_ref()).map_or_else(String::new, |reason| format!(" ({reason})"))
 }
 
 #[cfg(test)]
 mod tests {
+    use harness::model::{Run, TrialRecord};
+
     use crate::model::Summary;
 
     #[test]
@@ -79,15 +97,21 @@ mod tests {
             sentences(&run)[0]
                 .starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them in each of 6 windows; ")
         );
-        let mut separate = |name: &str| {
-            let its = run.records.iter_mut().filter(|record| record.trial.label() == name);
-            its.for_each(|record| record.trial.load.slices = None);
-            sentences(&run)[1].clone()
+        let of = |run: &Run, name: &str| -> Vec<usize> {
+            (0..run.records.len()).filter(|&at| run.records[at].trial.label() == name).collect()
         };
-        assert_eq!(separate("poll"), "poll ran separately: its ratio has no common heats.");
-        assert_eq!(separate("mt"), "mt and poll ran separately: their ratios have no common heats.");
+        let poll = of(&run, "poll");
+        poll.iter().for_each(|&at| run.records[at].trial.load.slices = None);
+        assert_eq!(sentences(&run)[1], "poll ran separately: its ratio has no common heats.");
+        run.records[poll[0]].separated = Some("its work overran".into());
+        assert_eq!(sentences(&run)[1], "poll ran separately (its work overran): its ratio has no common heats.");
+        let mut again = run.clone();
+        let mt = of(&run, "mt")[0];
+        again.records[mt].trial = run.records[mt].trial.alone();
+        again.records[mt].separated = Some("its work overran".into());
+        assert_eq!(sentences(&again)[1], "mt ran separately in 1 of 6 repeats (its work overran).");
         run.records.iter_mut().for_each(|record| record.trial.load.slices = None);
-        assert!(sentences(&run)[0].starts_with("The servers ran separately, because "));
+        assert_eq!(sentences(&run), ["The servers ran separately (its work overran)."]);
         run.records.clear();
         assert!(sentences(&run).is_empty() && sentences(&testkit::run()).is_empty());
     }

@@ -42,8 +42,8 @@ fn heat(contestants: u32) -> Vec<Trial> {
     trials
 }
 
-/// Runs a heat of three with a fault of its first contestant. Returns the contestants of each record's heat and the log.
-fn run_heat_with(fault: Option<Fault>) -> (Vec<(u32, VerdictKind, Option<u32>)>, String) {
+/// Runs a heat of three with a fault. Returns the contestants of each record's heat, why they ran separately, and the log.
+fn run_heat_with(fault: Option<Fault>) -> (Vec<(u32, VerdictKind, Option<u32>)>, Vec<Option<String>>, String) {
     let folder = tempfile::tempdir().unwrap();
     let machine = FakeMachine::default();
     machine.fault.set(fault);
@@ -55,12 +55,12 @@ fn run_heat_with(fault: Option<Fault>) -> (Vec<(u32, VerdictKind, Option<u32>)>,
         }
     });
     assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Complete, 3));
-    (finished, machine.take_log().join(" "))
+    (finished, run.records.into_iter().map(|record| record.separated).collect(), machine.take_log().join(" "))
 }
 
 #[test]
 fn contestants_of_a_heat_are_up_at_the_same_time() {
-    let (finished, log) = run_heat_with(None);
+    let (finished, _, log) = run_heat_with(None);
     assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(0, Some(3)), (1, Some(3)), (2, Some(3))]);
     let start = ["server starts", "idle starts", "client starts"].join(" ");
     let expected = [
@@ -76,16 +76,25 @@ fn contestants_of_a_heat_are_up_at_the_same_time() {
 
 #[test]
 fn failed_contestant_leaves_the_heat() {
-    let (finished, _) = run_heat_with(Some(Fault::Refused));
+    let (finished, ..) = run_heat_with(Some(Fault::Refused));
     assert_eq!(finished[0], (0, VerdictKind::Failed, Some(3)));
     assert_eq!(finished[1..].iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(1, Some(2)), (2, Some(2))]);
 }
 
 #[test]
 fn contestant_that_overruns_its_slices_runs_alone() {
-    let (finished, log) = run_heat_with(Some(Fault::Overrun));
+    let (finished, separated, log) = run_heat_with(Some(Fault::Overrun));
     assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(0, None), (1, Some(2)), (2, Some(2))]);
     assert_eq!(log.matches("server starts").count(), 3 + 1 + 2);
+    let overran = "share of slices with responses after the next guard: 1 exceeds the limit of 0.250";
+    assert_eq!(separated, [Some(overran.into()), None, None]);
+}
+
+#[test]
+fn heat_that_the_host_disturbed_runs_again_as_a_heat() {
+    let (finished, separated, log) = run_heat_with(Some(Fault::OverrunOfAll));
+    assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [0, 1, 2].map(|index| (index, Some(3))));
+    assert_eq!((separated, log.matches("server starts").count()), (vec![None; 3], 3 + 3));
 }
 
 /// Runs two trials, the first with a fault. Returns both verdicts with their reasons, and the log.

@@ -78,6 +78,8 @@ pub(super) enum Fault {
     Samples,
     /// The server of the first contestant answers only in the slices of the others.
     Overrun,
+    /// All servers of the heat answer only in the slices of others.
+    OverrunOfAll,
 }
 
 /// Starts fake processes.
@@ -201,7 +203,8 @@ impl Process<ServerEvent> for FakeServer {
 
     #[cfg(target_os = "linux")]
     fn pid(&self) -> rustix::process::Pid {
-        unreachable!("only external servers need a process ID");
+        // No process has this ID.
+        rustix::process::Pid::from_raw(i32::MAX).unwrap()
     }
 }
 
@@ -337,7 +340,12 @@ impl Fleet for FakeClient {
         if self.machine.fails(Fault::ServerKilledCoolingDown) {
             self.machine.is_server_killed.set(true);
         }
-        if contestant == 0 && self.machine.fails(Fault::Overrun) {
+        let is_last = contestant + 1 == self.orders.len();
+        let overrun = match self.machine.fault.get() {
+            Some(Fault::OverrunOfAll) => !is_last || self.machine.fails(Fault::OverrunOfAll),
+            _ => contestant == 0 && self.machine.fails(Fault::Overrun),
+        };
+        if overrun {
             samples::write(draft, &unanswered(&config), &[])?;
         }
         self.machine.write("client reports");

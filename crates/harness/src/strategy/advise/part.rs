@@ -10,6 +10,7 @@ use stats::race::{Fit, Noise, Race, Score, Standing};
 use crate::model::figures::repeats_of_times;
 use crate::model::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::{self, duration_ns};
+use crate::strategy::must_stay_separate;
 use crate::strategy::until::elapsed_ns;
 
 /// Separate trials of a repeat have this heat, plus the number of the repeat.
@@ -145,7 +146,7 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the heats of a repeat whose trials are not done. Groups of contestants are drawn for each repeat, so that all meet in some
-    /// heat. A contestant that had to run separately in an earlier repeat runs separately again. `trial` makes a trial from its template,
+    /// heat. A contestant that [`must_stay_separate`] runs separately again. `trial` makes a trial from its template,
     /// its index and its repeat.
     pub(super) fn heats_of(
         &self,
@@ -157,7 +158,8 @@ impl<'a> Part<'a> {
         let mut order = among.to_vec();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(index(0).into())));
         let can_share = |contestant: &usize| {
-            let had_to = self.of(*contestant).any(|it| it.1 < repeat && it.2.is_alone);
+            let separated = self.of(*contestant).filter(|it| it.1 < repeat && it.2.is_separated);
+            let had_to = must_stay_separate(repeat, separated.map(|it| it.1));
             self.templates[*contestant].load.slices.is_some() && !had_to
         };
         let (sharing, alone): (Vec<usize>, Vec<usize>) = order.into_iter().partition(can_share);

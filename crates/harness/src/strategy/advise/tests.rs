@@ -63,6 +63,7 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
                 times: None,
                 values: values.into(),
                 is_alone: trial.load.slices.is_none(),
+                is_separated: trial.load.slices.is_none(),
                 probe: None,
             });
         }

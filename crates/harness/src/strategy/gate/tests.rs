@@ -36,6 +36,7 @@ fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (
             is_alone: false,
             metric: None,
             times: None,
+            is_separated: false,
             values: values.into(),
             probe: None,
         });

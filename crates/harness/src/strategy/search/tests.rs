@@ -47,6 +47,7 @@ fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadReport)) -> TrialRecor
     let verdict = judge::judge(&load, None);
     let trial = header(goal.clone()).trials.swap_remove(0);
     TrialRecord {
+        separated: None,
         trial,
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 1,
@@ -120,6 +121,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
     let result = |trial: &Trial, value: f64| (value, probe(&trial.architecture.to_string(), value));
     let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
         is_alone: contestants == 1,
+        is_separated: false,
         contestants,
         heat: 0,
         metric: None,
