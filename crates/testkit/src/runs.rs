@@ -225,6 +225,7 @@ pub fn interleaved_run() -> Run {
                 left_out: 4,
                 overrun: 0,
                 active_share: 0.25,
+                outside_share: None,
                 p50_by_half_ns: [service_ns; 2],
                 law_responses: None,
                 responses: 200,

@@ -16,7 +16,11 @@ use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
 use super::marks::{Mark, Observations};
+#[cfg(target_os = "linux")]
+use super::outcome;
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
+#[cfg(target_os = "linux")]
+use super::turns::{TurnWatch, Watched};
 use crate::fleet::{self, Fleet};
 use crate::judge::TAKEN_SHARE_MAX_INTERLEAVED;
 use crate::model::{LoadOrder, Trial};
@@ -114,7 +118,13 @@ impl<'a> HeatRun<'a, '_> {
         }
         let mut hook = |_: Option<&load::Event>| self.stop.check().map(|()| Instant::now() + POLL_INTERVAL);
         let start_ns = self.fleet.begin(&mut hook).map_err(|error| (0, contestants[0].cause_of_client_error(error)))?;
+        #[cfg(target_os = "linux")]
+        let turns = watch_turns(contestants, start_ns);
         let reports = self.watch(contestants, start_ns)?;
+        #[cfg(target_os = "linux")]
+        for (contestant, share) in contestants.iter_mut().zip(turns.into_iter().flat_map(TurnWatch::end)) {
+            contestant.observations.outside_share = share;
+        }
         for (number, contestant) in contestants.iter_mut().enumerate() {
             contestant.finish(self.stop).map_err(|error| (number, error))?;
         }
@@ -293,6 +303,20 @@ impl Contestant<'_> {
     }
 }
 
+/// Begins to read the CPU times of the servers in the turns of others.
+#[cfg(target_os = "linux")]
+fn watch_turns(contestants: &mut [Contestant<'_>], start_ns: u64) -> Option<TurnWatch> {
+    let LoadConfig { slices, .. } = &contestants[0].trial.load;
+    let (slices, window) = ((*slices)?, contestants[0].trial.load.window_ns());
+    let watched = |it: &mut Contestant<'_>| {
+        let pid = it.server().process.pid().as_raw_nonzero().get();
+        Watched::find(&it.trial.serve, pid, outcome::cpus_at_once(it.trial))
+    };
+    let servers = contestants.iter_mut().map(watched).collect();
+    // Without the thread, the share is unknown.
+    TurnWatch::start(servers, slices, window, start_ns, contestants[0].trial.serve.cpus()).ok()
+}
+
 /// Merges the reports of each contestant's clients. Leaves out rounds in which any client paused, alike for all contestants.
 fn merge(
     contestants: &mut [Contestant<'_>],
@@ -315,7 +339,10 @@ fn merge(
             None => report,
             Some(_) => {
                 let samples = traffic::samples::read(&contestant.samples).map_err(|error| (number, error))?;
-                joined(&contestant.trial.load, report, &samples, &left_out)
+                let mut report = joined(&contestant.trial.load, report, &samples, &left_out);
+                let outside_share = contestant.observations.outside_share;
+                report.slices.iter_mut().for_each(|slices| slices.outside_share = outside_share);
+                report
             }
         });
     }

@@ -34,6 +34,8 @@ pub(super) struct Observations {
     pub(super) due_ns: [u64; 2],
     /// The bytes that a stream server had moved at the edges of the window's parts.
     pub(super) moved: Vec<Moved>,
+    /// The CPU time of a contestant's server in the turns of others, as a share of the length of its own turns.
+    pub(super) outside_share: Option<f64>,
     /// The counters after the last burst of a stream.
     pub(super) last: Option<Snapshot>,
     pub(super) load: Option<LoadReport>,

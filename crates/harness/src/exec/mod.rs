@@ -15,3 +15,5 @@ mod marks;
 mod outcome;
 pub mod runner;
 mod server;
+#[cfg(target_os = "linux")]
+mod turns;

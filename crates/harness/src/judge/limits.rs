@@ -32,6 +32,9 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 /// The highest share of a contestant's slices whose responses may arrive after the guard of the next slice. On a virtual machine
 /// pauses of the host cause some of them: 0.02 for epoll, 0.11 for poll at a third of its capacity.
 pub(super) const OVERRUN_SHARE_MAX: f64 = 0.25;
+/// The highest CPU time that a server may use in the turns of others, as a share of its own turns. Done in its own turns, such work
+/// would delay about this share of its requests.
+pub(super) const OUTSIDE_SHARE_MAX: f64 = 0.02;
 /// The highest share of the server's CPUs that other processes may take. They slow all contestants alike.
 pub(crate) const TAKEN_SHARE_MAX_INTERLEAVED: f64 = 0.5;
 /// The highest share of rounds that may be left out because a client paused. Beyond it, all rounds are measured.

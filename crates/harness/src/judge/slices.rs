@@ -4,7 +4,8 @@ use load::report::SliceReport;
 
 use super::check::at_most;
 use super::limits::{
-    LAW_DEVIATION_MAX, LAW_DEVIATIONS, LEFT_OUT_SHARE_MAX, OVERRUN_SHARE_MAX, SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
+    LAW_DEVIATION_MAX, LAW_DEVIATIONS, LEFT_OUT_SHARE_MAX, OUTSIDE_SHARE_MAX, OVERRUN_SHARE_MAX,
+    SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
 };
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
@@ -20,7 +21,9 @@ pub(crate) fn checks(report: &SliceReport) -> Vec<Check> {
         at_most("share of slices with responses after the next guard", overrun, OVERRUN_SHARE_MAX, "", Unsteady),
         at_most("median service time late in slices", second_ns / 1e6, second_max_ns / 1e6, "ms", Saturated),
     ];
-    checks.into_iter().chain(law(report)).collect()
+    let outside = "CPU time in the turns of other servers, as a share of its own turns";
+    let outside = report.outside_share.map(|share| at_most(outside, share, OUTSIDE_SHARE_MAX, "", Unsteady));
+    checks.into_iter().chain(outside).chain(law(report)).collect()
 }
 
 /// Checks whether a closed loop obeys the interactive response time law; `None` for other loops. It does not if its slices are too
@@ -40,7 +43,7 @@ mod tests {
     /// The failed checks of a report.
     fn failed(report: SliceReport) -> Vec<&'static str> {
         let name = |check: &Check| {
-            ["a client paused", "after the next guard", "late in slices", "think time"]
+            ["a client paused", "after the next guard", "late in slices", "turns of other", "think time"]
                 .into_iter()
                 .find(|it| check.name.contains(it))
         };
@@ -55,11 +58,14 @@ mod tests {
             left_out: 50,
             overrun: 25,
             p50_by_half_ns: [700_000, 1_400_000],
+            outside_share: Some(0.02),
             law_responses: Some(1_200_000.0),
             responses: 1_000_000,
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
+        assert_eq!(failed(SliceReport { outside_share: Some(0.021), ..healthy.clone() }), ["turns of other"]);
+        assert_eq!(checks(&SliceReport { outside_share: None, ..healthy.clone() }).len(), 4, "unknown");
         for law_responses in [1_300_000.0, 800_000.0, f64::INFINITY].map(Some) {
             assert_eq!(failed(SliceReport { law_responses, ..healthy.clone() }), ["think time"]);
         }
@@ -68,7 +74,7 @@ mod tests {
             [""; 0],
             "chance"
         );
-        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 3);
+        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 4);
         assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
         assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(

@@ -179,6 +179,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             left_out: pauses,
             overrun,
             active_share,
+            outside_share: None,
             p50_by_half_ns: halves(&joined, &whole),
             law_responses: (report.closed.is_some() && config.pipeline == 1)
                 .then(|| window_s * law_per_s(config, &whole)),

@@ -219,6 +219,10 @@ pub struct SliceReport {
     /// versions.
     #[serde(default)]
     pub active_share: f64,
+    /// The CPU time of the server in the turns of others, as a share of the length of its own turns; `None` if unknown. The harness
+    /// measures it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside_share: Option<f64>,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
     /// In a closed loop: the number of responses in the measured parts by the interactive response time law, window * connections /

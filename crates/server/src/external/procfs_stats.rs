@@ -95,6 +95,35 @@ fn tree(root: Root) -> Vec<Process> {
     found
 }
 
+/// The CPU clocks of a server's processes, for frequent readings.
+#[derive(Debug)]
+pub struct CpuClocks {
+    /// The processes, each with its last reading.
+    processes: Vec<(i32, u64)>,
+}
+
+impl CpuClocks {
+    /// Finds the processes of a server. `None` if there is none, or if there are more than `processes_max`: the time of a reading grows
+    /// with their number.
+    pub fn find(root: Root, processes_max: usize) -> Option<Self> {
+        let processes: Vec<(i32, u64)> = tree(root).into_iter().map(|process| (process.pid, 0)).collect();
+        (1..=processes_max).contains(&processes.len()).then_some(Self { processes })
+    }
+
+    /// Whether both have a process in common.
+    pub fn overlap(&self, other: &Self) -> bool {
+        self.processes.iter().any(|(pid, _)| other.processes.iter().any(|(other, _)| pid == other))
+    }
+
+    /// Returns the CPU time of the processes so far, in nanoseconds. A process that has ended keeps its last reading.
+    pub fn read_ns(&mut self) -> u64 {
+        for (pid, ns) in &mut self.processes {
+            *ns = platform::cpu_ns(*pid).unwrap_or(*ns);
+        }
+        self.processes.iter().map(|(_, ns)| ns).sum()
+    }
+}
+
 impl ProcfsStats {
     /// Creates the figures of the server at `address`.
     pub fn new(root: Root, address: Address) -> Self {
@@ -201,6 +230,7 @@ fn is_connection(line: &str, port: u16) -> bool {
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     use super::*;
@@ -238,6 +268,28 @@ mod tests {
         }
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    #[test]
+    fn cpu_clocks_count_all_processes_of_a_server() {
+        let busy = "while :; do :; done & echo; wait";
+        let mut child = Command::new("sh").args(["-c", busy]).process_group(0).spawn().unwrap();
+        let root = Root::Server(child.id() as i32);
+        let started = std::time::Instant::now();
+        let find = |processes_max| CpuClocks::find(root, processes_max).filter(|it| it.processes.len() == 2);
+        let mut clocks = std::iter::repeat_with(|| find(2)).find_map(|it| it).unwrap();
+        let before_ns = clocks.read_ns();
+        while clocks.read_ns() < before_ns + 10_000_000 {
+            assert!(started.elapsed().as_secs() < 30, "the loop runs");
+        }
+        assert!(CpuClocks::find(root, 1).is_none(), "too many processes");
+        let own = CpuClocks::find(Root::Server(std::process::id() as i32), 1_000).unwrap();
+        assert!(own.overlap(&clocks) && clocks.overlap(&own));
+        let group = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(clocks.read_ns() >= before_ns + 10_000_000, "the last reading stays");
+        assert!(CpuClocks::find(root, 2).is_none(), "no process");
     }
 
     #[test]

@@ -7,4 +7,5 @@ pub mod tracepoints;
 pub(crate) mod usage;
 pub(crate) mod workers;
 
+pub use usage::PriorityBoost;
 pub use workers::{OTHER, Syscall, comparable_kinds};

@@ -12,6 +12,7 @@ use crate::platform;
 pub struct PriorityBoost(Option<platform::SchedulingPolicy>, PhantomData<*const ()>);
 
 impl PriorityBoost {
+    /// Raises the priority.
     pub fn start() -> Self {
         Self(platform::raise_priority(), PhantomData)
     }
