@@ -226,6 +226,7 @@ pub fn interleaved_run() -> Run {
                 overrun: 0,
                 active_share: 0.25,
                 outside_share: None,
+                settling_guards: None,
                 p50_by_half_ns: [service_ns; 2],
                 law_responses: None,
                 responses: 200,

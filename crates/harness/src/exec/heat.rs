@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
+use load::config::Schedule;
 use load::report::interleaved::{joined, rounds_with_pauses};
 use load::report::merge::Account;
 use load::report::{LoadReport, PARTS, SliceReport};
@@ -16,14 +17,13 @@ use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
 use super::marks::{Mark, Observations};
-#[cfg(target_os = "linux")]
 use super::outcome;
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 #[cfg(target_os = "linux")]
 use super::turns::{TurnWatch, Watched};
 use crate::fleet::{self, Fleet};
-use crate::judge::TAKEN_SHARE_MAX_INTERLEAVED;
-use crate::model::{LoadOrder, Trial};
+use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
+use crate::model::{LoadOrder, Trial, requests_answered};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::transport::{PrivateFolder, Transport};
@@ -54,6 +54,15 @@ impl<'a> Contestant<'a> {
     /// The facts about its slices.
     pub(super) fn slices(&self) -> Option<&SliceReport> {
         self.observations.load.as_ref()?.slices.as_ref()
+    }
+
+    /// The time in which its queue of Poisson arrivals settles, in guards. `None` for other arrivals, or without counters.
+    fn settling_guards(&self) -> Option<f64> {
+        let slices = self.trial.load.slices.filter(|_| self.trial.workload.schedule == Schedule::Poisson)?;
+        let (counters, load) = (self.observations.counters()?, self.observations.load.as_ref()?);
+        let cpu_ns = counters.cpu_ns() as f64 / outcome::cpus_at_once(self.trial) as f64;
+        let service_ns = cpu_ns / requests_answered(&counters, load).max(1.0);
+        Some(judge::settling_ns(cpu_ns / counters.window_ns.max(1) as f64, service_ns) / slices.guard_ns as f64)
     }
 
     /// Whether other processes took too much of the server's CPUs for a contestant of a heat.
@@ -345,6 +354,9 @@ fn merge(
                 report
             }
         });
+        let settling_guards = contestant.settling_guards();
+        let slices = contestant.observations.load.as_mut().and_then(|load| load.slices.as_mut());
+        slices.into_iter().for_each(|slices| slices.settling_guards = settling_guards);
     }
     Ok(())
 }

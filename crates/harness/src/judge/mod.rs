@@ -36,7 +36,7 @@ use crate::spec::network::Network;
 pub(crate) use check::in_words;
 pub(crate) use limits::{LOST_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED};
 pub use server_side::ServerSide;
-pub(crate) use slices::checks as slice_checks;
+pub(crate) use slices::{checks as slice_checks, settling_ns};
 
 /// Judges a trial by its load and the facts about its server.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {

@@ -5,7 +5,7 @@ use load::report::SliceReport;
 use super::check::at_most;
 use super::limits::{
     LAW_DEVIATION_MAX, LAW_DEVIATIONS, LEFT_OUT_SHARE_MAX, OUTSIDE_SHARE_MAX, OVERRUN_SHARE_MAX,
-    SERVICE_GROWTH_FLOOR_NS, SLICE_GROWTH_MAX,
+    SERVICE_GROWTH_FLOOR_NS, SETTLING_GUARDS_MAX, SLICE_GROWTH_MAX,
 };
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
@@ -23,7 +23,15 @@ pub(crate) fn checks(report: &SliceReport) -> Vec<Check> {
     ];
     let outside = "CPU time in the turns of other servers, as a share of its own turns";
     let outside = report.outside_share.map(|share| at_most(outside, share, OUTSIDE_SHARE_MAX, "", Unsteady));
-    checks.into_iter().chain(outside).chain(law(report)).collect()
+    let settling = "time in which the queue of random arrivals settles, in guards";
+    let settling = report.settling_guards.map(|it| at_most(settling, it, SETTLING_GUARDS_MAX, "", Unsteady));
+    checks.into_iter().chain(outside).chain(settling).chain(law(report)).collect()
+}
+
+/// Returns the time in which a queue forgets its start: the relaxation time of M/M/1 (Cohen 1982, "The single server queue", II.2), for a
+/// server that is busy for this share of its time and works for `service_ns` on each request.
+pub(crate) fn settling_ns(busy_share: f64, service_ns: f64) -> f64 {
+    service_ns / (1.0 - busy_share.min(1.0).sqrt()).powi(2)
 }
 
 /// Checks whether a closed loop obeys the interactive response time law; `None` for other loops. It does not if its slices are too
@@ -37,13 +45,16 @@ fn law(report: &SliceReport) -> Option<Check> {
 }
 
 #[cfg(test)]
+mod queues;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     /// The failed checks of a report.
     fn failed(report: SliceReport) -> Vec<&'static str> {
         let name = |check: &Check| {
-            ["a client paused", "after the next guard", "late in slices", "turns of other", "think time"]
+            ["a client paused", "after the next guard", "late in slices", "turns of other", "settles", "think time"]
                 .into_iter()
                 .find(|it| check.name.contains(it))
         };
@@ -59,13 +70,18 @@ mod tests {
             overrun: 25,
             p50_by_half_ns: [700_000, 1_400_000],
             outside_share: Some(0.02),
+            settling_guards: Some(1.3),
             law_responses: Some(1_200_000.0),
             responses: 1_000_000,
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
         assert_eq!(failed(SliceReport { outside_share: Some(0.021), ..healthy.clone() }), ["turns of other"]);
-        assert_eq!(checks(&SliceReport { outside_share: None, ..healthy.clone() }).len(), 4, "unknown");
+        assert_eq!(checks(&SliceReport { outside_share: None, ..healthy.clone() }).len(), 5, "unknown");
+        for settling_guards in [1.4, f64::INFINITY].map(Some) {
+            assert_eq!(failed(SliceReport { settling_guards, ..healthy.clone() }), ["settles"]);
+        }
+        assert!((settling_ns(0.25, 1_000.0) - 4_000.0).abs() < 1e-6 && settling_ns(1.1, 1.0).is_infinite());
         for law_responses in [1_300_000.0, 800_000.0, f64::INFINITY].map(Some) {
             assert_eq!(failed(SliceReport { law_responses, ..healthy.clone() }), ["think time"]);
         }
@@ -74,7 +90,7 @@ mod tests {
             [""; 0],
             "chance"
         );
-        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 4);
+        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 5);
         assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
         assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(

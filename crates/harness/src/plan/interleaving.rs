@@ -20,6 +20,9 @@ const SLICE_STEP_NS: u64 = 5 * MS / 2;
 /// The number of requests in a slice of an open loop, unless the slice would be longer than [`SLICE_NS_MAX`].
 const SLICE_REQUESTS: f64 = 5.0;
 const SLICE_NS_MAX: u64 = 100 * MS;
+/// The number of Poisson arrivals in a slice. Their queue begins empty, and settles within the guard if the server is busy for up to 0.6
+/// of its time.
+const SLICE_REQUESTS_POISSON: f64 = 50.0;
 /// The fewest requests in the measured part of a slice. With fewer, constant intervals may put all of them into guards.
 const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection, for a scan of all.
@@ -268,7 +271,9 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     let shortest_ns = match trial.workload.rate_per_s {
         None => CLOSED_SLICE_NS_MIN.max(GUARD_SHARE * response_ns(trial)),
         Some(rate_per_s) => {
-            let requests_ns = (SLICE_REQUESTS / rate_per_s * 1e9) as u64;
+            let is_poisson = trial.workload.schedule == Schedule::Poisson;
+            let requests = if is_poisson { SLICE_REQUESTS_POISSON } else { SLICE_REQUESTS };
+            let requests_ns = (requests / rate_per_s * 1e9) as u64;
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
         }
     };

@@ -180,6 +180,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             overrun,
             active_share,
             outside_share: None,
+            settling_guards: None,
             p50_by_half_ns: halves(&joined, &whole),
             law_responses: (report.closed.is_some() && config.pipeline == 1)
                 .then(|| window_s * law_per_s(config, &whole)),

@@ -223,6 +223,10 @@ pub struct SliceReport {
     /// measures it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_share: Option<f64>,
+    /// The time in which a queue of Poisson arrivals forgets its start, as a multiple of the guard, before which the queue is empty;
+    /// `None` for other schedules, or if the server's CPU time is unknown. The harness measures it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling_guards: Option<f64>,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
     /// In a closed loop: the number of responses in the measured parts by the interactive response time law, window * connections /
