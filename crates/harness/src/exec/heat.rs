@@ -2,6 +2,7 @@
 //! up together, and their clients take turns.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use server::ServerSpec;
 use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
-use super::marks::{Mark, Observations};
+use super::marks::{Mark, Observations, TurnFigures};
 use super::outcome;
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 #[cfg(target_os = "linux")]
@@ -131,14 +132,14 @@ impl<'a> HeatRun<'a, '_> {
         let turns = watch_turns(contestants, start_ns);
         let reports = self.watch(contestants, start_ns)?;
         #[cfg(target_os = "linux")]
-        for (contestant, share) in contestants.iter_mut().zip(turns.into_iter().flat_map(TurnWatch::end)) {
-            contestant.observations.outside_share = share;
-        }
+        let turns = turns.map_or_else(Vec::new, TurnWatch::end);
+        #[cfg(not(target_os = "linux"))]
+        let turns = Vec::new();
         for (number, contestant) in contestants.iter_mut().enumerate() {
             contestant.finish(self.stop).map_err(|error| (number, error))?;
         }
         self.fleet.dismiss();
-        merge(contestants, reports, self.fleet.are_all_remote())
+        merge(contestants, reports, turns, self.fleet.are_all_remote())
     }
 
     /// Starts the server, the idle connections and the clients of a contestant, and waits until all are connected.
@@ -330,6 +331,7 @@ fn watch_turns(contestants: &mut [Contestant<'_>], start_ns: u64) -> Option<Turn
 fn merge(
     contestants: &mut [Contestant<'_>],
     mut reports: Vec<Vec<fleet::Gathered>>,
+    turns: Vec<TurnFigures>,
     are_clients_remote: bool,
 ) -> Result<(), Failure> {
     subtract_rivals(&mut reports);
@@ -349,8 +351,13 @@ fn merge(
             Some(_) => {
                 let samples = traffic::samples::read(&contestant.samples).map_err(|error| (number, error))?;
                 let mut report = joined(&contestant.trial.load, report, &samples, &left_out);
-                let outside_share = contestant.observations.outside_share;
-                report.slices.iter_mut().for_each(|slices| slices.outside_share = outside_share);
+                let (observations, slices) = (&mut contestant.observations, report.slices.as_mut());
+                if let Some((slices, figures)) = slices.zip(turns.get(number)) {
+                    let none = BTreeSet::new();
+                    let left_out = if slices.left_out > slices.rounds { &none } else { &left_out };
+                    slices.outside_share = figures.outside_share;
+                    observations.waits_ns = figures.waits_in(left_out, slices.measured_rounds());
+                }
                 report
             }
         });

@@ -1,13 +1,15 @@
 //! Observations of a trial: counters at the edges of the window, and the reports of the processes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use load::LoadReport;
 use load::tools::idle::IdleReport;
 use server::{Moved, ServerCounters, Snapshot};
 
 use crate::host::interrupts::{self, Accounting};
 use crate::host::ticks::{Reading, Shares};
-use crate::model::Trial;
 use crate::model::network::NetworkReport;
+use crate::model::{Trial, requests_answered};
 
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {
@@ -15,6 +17,24 @@ pub(super) struct Mark {
     /// Read before the request, because a server of thousands of processes uses its CPUs for up to half a second to answer.
     pub(super) ticks_before: Reading,
     pub(super) ticks_after: Reading,
+}
+
+/// The figures of a server over the turns of its heat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TurnFigures {
+    /// The CPU time in the turns of others as a share of the length of its own turns; `None` if unknown.
+    pub(super) outside_share: Option<f64>,
+    /// The time for which its threads waited for a CPU in each measured part, by round, in nanoseconds; empty if unknown.
+    pub(super) waits_ns: BTreeMap<u64, u64>,
+}
+
+impl TurnFigures {
+    /// Returns the waits in `rounds` rounds, in nanoseconds, by the mean of those that are not `left_out`; `None` if unknown.
+    pub(super) fn waits_in(&self, left_out: &BTreeSet<u64>, rounds: u64) -> Option<f64> {
+        let known = self.waits_ns.iter().filter(|(round, _)| !left_out.contains(round));
+        let (count, sum) = known.fold((0_u64, 0), |(count, sum), (_, ns)| (count + 1, sum + ns));
+        (count > 0).then(|| sum as f64 * rounds as f64 / count as f64)
+    }
 }
 
 /// The observations of a trial; incomplete if the trial failed.
@@ -34,8 +54,8 @@ pub(super) struct Observations {
     pub(super) due_ns: [u64; 2],
     /// The bytes that a stream server had moved at the edges of the window's parts.
     pub(super) moved: Vec<Moved>,
-    /// The CPU time of a contestant's server in the turns of others, as a share of the length of its own turns.
-    pub(super) outside_share: Option<f64>,
+    /// The time for which threads of a contestant's server waited for a CPU in the measured parts of its slices, in nanoseconds.
+    pub(super) waits_ns: Option<f64>,
     /// The counters after the last burst of a stream.
     pub(super) last: Option<Snapshot>,
     pub(super) load: Option<LoadReport>,
@@ -76,6 +96,13 @@ impl Observations {
     /// The time shares of `cpus` over the window, without the time in which the server collected its counters.
     fn shares(&self, cpus: &[usize]) -> Option<Shares> {
         self.start.as_ref()?.ticks_after.until(&self.end.as_ref()?.ticks_before, cpus)
+    }
+
+    /// The waits of a contestant's threads, as if all its requests between the two marks had waited as those of the measured parts did:
+    /// the waits in guards, and in the turns of others, are not those of any service time.
+    pub(super) fn run_delay_ns(&self, counters: &ServerCounters) -> Option<u64> {
+        let load = self.load.as_ref().filter(|load| load.completed > 0)?;
+        Some((self.waits_ns? / load.completed as f64 * requests_answered(counters, load)) as u64)
     }
 
     /// The share of the server's CPUs that other processes took, and the CPU time of interrupts that the server's own time does

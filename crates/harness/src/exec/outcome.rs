@@ -19,6 +19,9 @@ pub(super) fn record(
     are_clients_remote: bool,
 ) -> TrialRecord {
     let mut counters = observations.counters().map(|counters| without_meaningless(counters, trial));
+    if let (Some(counters), Some(_)) = (counters.as_mut(), trial.load.slices) {
+        counters.totals.run_delay_ns = observations.run_delay_ns(counters);
+    }
     let (taken, interrupts_ns) = observations.cpu_beside_server(trial, are_clients_remote).unzip();
     if let Some(counters) = counters.as_mut() {
         counters.interrupts_ns = interrupts_ns.flatten();

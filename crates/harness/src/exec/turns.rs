@@ -1,6 +1,7 @@
-//! The CPU time that servers use in the turns of others: work that a server starts in its slice and does later, such as a garbage
-//! collection. It is missing in the server's own figures, and its rivals pay for it.
+//! What the servers of a heat do in their turns and between them. Work that a server starts in its slice and does later, such as a
+//! garbage collection, is missing in its own figures, and its rivals pay for it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -12,13 +13,14 @@ use server::ServerSpec;
 use server::external::procfs_stats::{CpuClocks, Root};
 use server::metrics::PriorityBoost;
 
+use super::marks::TurnFigures;
 use crate::fleet::instant_of;
 
 /// The most processes of a server whose CPU times are read twice in each slice. A reading takes half a microsecond for each.
 const PROCESSES_MAX: usize = 32;
-/// The part of a guard after which the turn before is over for the server: responses may arrive until the guard ends, and the readings
-/// themselves must not disturb the measured part.
-const GUARD_PART: f64 = 0.8;
+/// The part of a guard after which the turn before is over, and the measured part begins: responses may arrive until the guard ends, and
+/// the readings themselves must not disturb the measured part.
+const GUARD_PART: f64 = 0.9;
 
 /// A server of the heat.
 pub(super) struct Watched {
@@ -41,7 +43,7 @@ impl Watched {
 
 /// A thread that reads the servers' CPU times at the edges of slices.
 pub(super) struct TurnWatch {
-    thread: JoinHandle<Vec<Option<f64>>>,
+    thread: JoinHandle<Vec<TurnFigures>>,
     /// The end of the sender ends the thread.
     _sender: mpsc::Sender<()>,
 }
@@ -79,8 +81,8 @@ impl TurnWatch {
         Ok(Self { thread: thread::Builder::new().name("turns".into()).spawn(watch)?, _sender })
     }
 
-    /// Returns, for each contestant, the CPU time in the turns of others as a share of the length of its own turns; `None` if unknown.
-    pub(super) fn end(self) -> Vec<Option<f64>> {
+    /// Returns the figures of each contestant.
+    pub(super) fn end(self) -> Vec<TurnFigures> {
         self.thread.join().unwrap_or_default()
     }
 }
@@ -96,40 +98,48 @@ fn wait_until(at: Instant, receiver: &mpsc::Receiver<()>) -> Option<u64> {
     Some(at.elapsed().as_nanos() as u64)
 }
 
-/// Reads the servers' clocks where turns begin and end. `wait` waits for a time in nanoseconds after the start of the trial.
+/// Reads the servers' clocks where turns and measured parts begin and end. `wait` waits for a time in nanoseconds after the start of the
+/// trial.
 fn watch(
     mut servers: Vec<Option<Watched>>,
     slices: Slices,
     window: Range<u64>,
     wait: impl Fn(u64) -> Option<u64>,
-) -> Vec<Option<f64>> {
+) -> Vec<TurnFigures> {
     let mut accounts: Vec<Account> = servers.iter().map(|_| Account::default()).collect();
     let mut before: Option<usize> = None;
     let turn_ns = slices.slice_ns + slices.gap_ns;
     let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
     let turns = rounds.flat_map(|round| {
         let start_ns = round * slices.round_ns();
-        (0..).zip(slices.order(round)).map(move |(place, it)| (start_ns + place * turn_ns, it as usize))
+        (0..).zip(slices.order(round)).map(move |(place, it)| (round, start_ns + place * turn_ns, it as usize))
     });
-    for (start_ns, contestant) in turns {
-        // The last of a round may be the first of the next one.
-        if before == Some(contestant) {
-            continue;
-        }
-        let Some(late_ns) = wait(start_ns) else { break };
-        if let Some(server) = &mut servers[contestant] {
-            accounts[contestant].begin(server.clocks.read_ns(), late_ns * server.cpus);
+    for (round, start_ns, contestant) in turns {
+        // The last of a round may be the first of the next one. Its turn goes on.
+        let is_new = before != Some(contestant);
+        if is_new {
+            let Some(late_ns) = wait(start_ns) else { break };
+            if let Some(server) = &mut servers[contestant] {
+                accounts[contestant].begin(server.clocks.read_ns(), late_ns * server.cpus);
+            }
         }
         let Some(_) = wait(start_ns + (GUARD_PART * slices.guard_ns as f64) as u64) else { break };
         if let Some((server, before)) = before.and_then(|before| Some((servers[before].as_mut()?, before))) {
-            accounts[before].end(server.clocks.read_ns());
+            if is_new {
+                accounts[before].end(server.clocks.read_ns());
+            }
+            accounts[before].end_measured(server.clocks.read_waits_ns());
+        }
+        if let Some(server) = &mut servers[contestant] {
+            accounts[contestant].measured = server.clocks.read_waits_ns().map(|ns| (round, ns));
         }
         before = Some(contestant);
     }
-    accounts.iter().map(|account| account.share(slices.slice_ns)).collect()
+    let figures = |it: Account| TurnFigures { outside_share: it.share(slices.slice_ns), waits_ns: it.waits_ns };
+    accounts.into_iter().map(figures).collect()
 }
 
-/// The CPU time of a server between its turns.
+/// The CPU time of a server between its turns, and the waits of its threads in them.
 #[derive(Default)]
 struct Account {
     /// The server's CPU time at the end of its last turn.
@@ -137,6 +147,9 @@ struct Account {
     outside_ns: u64,
     /// The number of times between two turns.
     pauses: u64,
+    /// The round of the current measured part, and the waits before it.
+    measured: Option<(u64, u64)>,
+    waits_ns: BTreeMap<u64, u64>,
 }
 
 impl Account {
@@ -151,6 +164,12 @@ impl Account {
         self.ended_ns = Some(cpu_ns);
     }
 
+    fn end_measured(&mut self, waited_ns: Option<u64>) {
+        if let Some(((round, before_ns), waited_ns)) = self.measured.take().zip(waited_ns) {
+            self.waits_ns.insert(round, waited_ns.saturating_sub(before_ns));
+        }
+    }
+
     fn share(&self, slice_ns: u64) -> Option<f64> {
         (self.pauses > 0).then(|| self.outside_ns as f64 / (self.pauses * slice_ns) as f64)
     }
@@ -158,6 +177,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -170,6 +191,20 @@ mod tests {
             account.begin(begin_ns, late_ns);
         }
         assert_eq!(account.share(100), Some(10.0 / 300.0), "a late reading counts nothing of the turn");
+    }
+
+    #[test]
+    fn waits_count_only_in_measured_parts_that_are_not_left_out() {
+        let mut account = Account::default();
+        account.end_measured(Some(3));
+        for (round, waits_ns) in [(7, [Some(10), Some(15)]), (8, [Some(90), None]), (9, [Some(100), Some(103)])] {
+            account.measured = waits_ns[0].map(|ns| (round, ns));
+            account.end_measured(waits_ns[1]);
+        }
+        let figures = TurnFigures { outside_share: None, waits_ns: account.waits_ns };
+        assert_eq!(figures.waits_in(&BTreeSet::new(), 10), Some(40.0), "5 and 3 ns");
+        assert_eq!(figures.waits_in(&[7].into(), 10), Some(30.0));
+        assert_eq!(figures.waits_in(&[7, 9].into(), 10), None);
     }
 
     /// A process that works for as long as the test runs, on any CPU.
@@ -204,15 +239,21 @@ mod tests {
             TurnWatch::start(servers, slices, 0..50 * slices.round_ns(), load::time::clock::monotonic_ns(), &[])
                 .unwrap()
         };
-        let shares = start(watched()).end();
+        let figures = start(watched()).end();
+        let shares = [0, 1].map(|at: usize| figures[at].outside_share);
         // Other programs may use the CPUs too.
         assert!(
             shares[0].is_some_and(|share| share > 0.05) && shares[1].is_some_and(|share| share < 0.01),
             "{shares:?}"
         );
+        assert!(figures.iter().all(|it| it.waits_ns.is_empty() || it.waits_ns.len() >= 49), "{figures:?}");
         let twice = vec![workers[0].watched(), workers[0].watched()];
         let watch = start(twice);
         drop(watch._sender);
-        assert_eq!(watch.thread.join().unwrap(), [None, None], "two rows of one process, and a heat that ends early");
+        assert_eq!(
+            watch.thread.join().unwrap(),
+            [TurnFigures::default(), TurnFigures::default()],
+            "two rows of one process, and a heat that ends early"
+        );
     }
 }

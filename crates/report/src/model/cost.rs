@@ -60,18 +60,17 @@ pub struct CostBreakdown {
     /// Time per request in which server threads were runnable and waited for a CPU, in nanoseconds; `None` if
     /// unknown.
     pub(crate) run_delay_ns_per_request: Option<f64>,
-    /// The share of the tail (mean minus median service time) that waiting for a CPU explains, at most 1.
+    /// The share of the tail (mean minus median service time) that waiting for a CPU explains, at most 1; `None` if unknown, and if the waits exceed the tail.
     pub(crate) run_delay_share_of_tail: Option<f64>,
 }
 
-/// Returns the share of the tail (mean minus median service time) that the server's waits for a CPU explain; `None`
-/// without a tail. Means add up, unlike percentiles: the mean service time includes the mean wait per request.
+/// Returns the share of the tail (mean minus median service time) that the server's waits for a CPU explain; `None` without a tail, and
+/// if the waits exceed it: the median then includes waits, or threads waited that no request needed. Means add up, unlike percentiles: the mean service time includes the mean wait per request.
 ///
-/// The share is rough. It is too small if requests queue in one event loop, because their common wait counts once. It
-/// is too large if every request waits, because the median then includes the wait.
+/// The share is rough. It is too small if requests queue in one event loop, because their common wait counts once.
 pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Option<f64> {
     let tail_ns = mean_ns - p50_ns;
-    (tail_ns > 0.0).then(|| (run_delay_ns / tail_ns).min(1.0))
+    (tail_ns > 0.0 && run_delay_ns <= tail_ns).then(|| run_delay_ns / tail_ns)
 }
 
 /// A kind of system call for which the server's count and the kernel's count differ.

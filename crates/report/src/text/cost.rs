@@ -65,8 +65,9 @@ fn about_delays(rows: &[Row]) -> Option<String> {
     breakdowns(rows).find_map(|(_, it)| it.run_delay_ns_per_request)?;
     Some(format!(
         "\"{WAITED}\" is the time per request in which runnable threads of the server waited for a CPU. \"{TAIL}\" is its \
-         share of the difference between mean and median service time. The wait of each thread counts once, even if several \
-         requests queue behind that thread."
+         share of the difference between mean and median service time, if the waits are no longer than that. The wait of each \
+         thread counts once, even if several requests queue behind that thread. Servers that took turns have these figures for \
+         their measured parts, if they have few threads."
     ))
 }
 
@@ -302,9 +303,10 @@ mod tests {
     }
 
     #[test]
-    fn share_of_tail_is_at_most_one() {
+    fn waits_longer_than_the_tail_have_no_share_of_it() {
         assert_eq!(share_of_tail(8_000.0, 71_000.0, 51_000.0), Some(0.4));
-        assert_eq!(share_of_tail(90_000.0, 71_000.0, 51_000.0), Some(1.0));
+        assert_eq!(share_of_tail(20_000.0, 71_000.0, 51_000.0), Some(1.0));
+        assert_eq!(share_of_tail(20_001.0, 71_000.0, 51_000.0), None);
         assert_eq!(share_of_tail(8_000.0, 50_000.0, 51_000.0), None, "the mean is below the median");
         assert_eq!(share_of_tail(0.0, 71_000.0, 51_000.0), Some(0.0));
     }

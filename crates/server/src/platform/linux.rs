@@ -119,7 +119,7 @@ pub(crate) fn run_delay((pid, thread): (i32, i32)) -> Option<(u64, u64)> {
 }
 
 /// Parses a `schedstat` file, which has the run time, the waiting time and the number of runs.
-fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
+pub(crate) fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
     let mut fields = schedstat.split_whitespace().skip(1).map(|field| field.parse().ok());
     let (waited_ns, runs) = (fields.next()??, fields.next()??);
     Some((runs, waited_ns))
