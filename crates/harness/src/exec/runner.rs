@@ -77,7 +77,7 @@ pub fn run(
 ///
 /// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
 /// the slices of others, or its rate contradicts its response times, the heat is void. That contestant then runs on its own, and only
-/// its record is returned. If the host disturbed the heat, all contestants run again, once.
+/// its record is returned. If the host disturbed the heat, all contestants run again, once; if it still takes the CPUs, the heat counts.
 fn run_heat(
     (heat, is_repeat): (&[Trial], bool),
     header: &RunHeader,
@@ -133,8 +133,13 @@ fn run_heat(
         let alone: Vec<(Vec<Trial>, Option<String>)> = alone.collect();
         // Probes of a search overrun together if all are near their capacity.
         let have_most_overrun = 2 * alone.len() > heat.len() && !header.strategy.is_search();
-        let is_of_host = have_most_overrun || contestants.iter().any(|it| it.lost_cpus(remote));
-        let again = if is_of_host && !is_repeat { vec![(heat.to_vec(), None)] } else { alone };
+        let has_lost_cpus = contestants.iter().any(|it| it.lost_cpus(remote));
+        let again = match is_repeat {
+            false if have_most_overrun || has_lost_cpus => vec![(heat.to_vec(), None)],
+            // Separate trials would lose the CPUs too, and their ratios have no common blocks.
+            true if has_lost_cpus => Vec::new(),
+            _ => alone,
+        };
         if !again.is_empty() {
             remove_drafts(heat, store);
             drop(contestants);
