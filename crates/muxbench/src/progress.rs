@@ -192,7 +192,7 @@ fn brief_result(record: &TrialRecord) -> String {
     if service.count == 0 {
         return ", p50 -, p99 -".into();
     }
-    let p99 = tail_mark::mark(format::time(service.p99_ns as f64), &load.late_sends(), 0.99);
+    let p99 = tail_mark::mark(format::time(service.p99_ns as f64), &load.disturbed(), 0.99);
     format!(", p50 {}, p99 {p99}", format::time(service.p50_ns as f64))
 }
 

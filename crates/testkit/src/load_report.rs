@@ -54,6 +54,7 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     late: None,
     receiver_busy_share: None,
     stalled_ns: None,
+    monitor_share: None,
     send_delay: measured([200; 10]),
     service: measured([50_000; 10]),
     response: measured([50_200; 10]),

@@ -7,6 +7,7 @@ use load::tools::idle::IdleReport;
 use server::{Moved, ServerCounters, Snapshot};
 
 use crate::host::interrupts::{self, Accounting};
+use crate::host::monitors;
 use crate::host::ticks::{Reading, Shares};
 use crate::model::network::NetworkReport;
 use crate::model::{Trial, requests_answered};
@@ -17,6 +18,7 @@ pub(super) struct Mark {
     /// Read before the request, because a server of thousands of processes uses its CPUs for up to half a second to answer.
     pub(super) ticks_before: Reading,
     pub(super) ticks_after: Reading,
+    pub(super) monitors: monitors::Reading,
 }
 
 /// The figures of a server over the turns of its heat.
@@ -103,6 +105,11 @@ impl Observations {
     pub(super) fn run_delay_ns(&self, counters: &ServerCounters) -> Option<u64> {
         let load = self.load.as_ref().filter(|load| load.completed > 0)?;
         Some((self.waits_ns? / load.completed as f64 * requests_answered(counters, load)) as u64)
+    }
+
+    /// The share of the window in which the kernel's memory monitors ran; `None` if none is visible.
+    pub(super) fn monitor_share(&self) -> Option<f64> {
+        self.start.as_ref()?.monitors.share_until(&self.end.as_ref()?.monitors)
     }
 
     /// The share of the server's CPUs that other processes took, and the CPU time of interrupts that the server's own time does

@@ -29,6 +29,8 @@ pub(super) fn record(
     if !are_clients_remote {
         observations.add_interrupts_to_client(&trial.load.cpus);
     }
+    let monitor_share = observations.monitor_share();
+    observations.load.iter_mut().for_each(|load| load.monitor_share = monitor_share);
     let verdict = match outcome {
         Ok(()) => judge(trial, &observations, counters.as_ref(), taken),
         Err(error) => Verdict::failed(format!("{error:#}")),

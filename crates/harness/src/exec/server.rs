@@ -9,6 +9,7 @@ use server::{Moved, Snapshot};
 use wire::{Address, Ports};
 
 use super::marks::Mark;
+use crate::host::monitors;
 use crate::host::ticks::Reading;
 use crate::model::Trial;
 use crate::process::child::Process;
@@ -59,7 +60,12 @@ impl RunningServer<'_> {
     pub(super) fn mark(&mut self) -> anyhow::Result<Mark> {
         let ticks_before = Reading::now();
         match self.ask("mark")? {
-            ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Reading::now() }),
+            ServerEvent::Mark { snapshot } => Ok(Mark {
+                server: snapshot,
+                ticks_before,
+                ticks_after: Reading::now(),
+                monitors: monitors::Reading::now(),
+            }),
             _ => bail!("the server did not send its counters"),
         }
     }

@@ -7,6 +7,7 @@ pub mod idle_cpus;
 pub mod interrupts;
 #[cfg(target_os = "linux")]
 mod linux;
+pub(crate) mod monitors;
 pub mod placement;
 #[cfg(target_os = "linux")]
 mod probe;

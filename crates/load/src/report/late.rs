@@ -30,6 +30,9 @@ pub struct LateSends {
     /// Further requests whose responses may have waited for a stalled client: the stalls' share of `sent`, less `count`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stalled: u64,
+    /// Requests that arrived while memory monitors of the host's kernel ran: the share of the time in which they ran, of `sent`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub monitored: u64,
     /// Requests whose send delay is known.
     pub sent: u64,
     /// p99 of the service time of requests sent on time, in nanoseconds; `None` if unknown.
@@ -67,12 +70,18 @@ impl LateSends {
         Self { stalled: stalled.saturating_sub(self.count), ..self }
     }
 
+    /// Sets `monitored`, given the share of the window in which the monitors ran.
+    pub fn with_monitored(self, share: f64) -> Self {
+        Self { monitored: (share * self.sent as f64).round() as u64, ..self }
+    }
+
     /// Adds another client or trial. Keeps the higher quantile, which is an upper bound of the combined quantile.
     pub fn and(self, other: Self) -> Self {
         Self {
             bound_ns: self.bound_ns.max(other.bound_ns),
             count: self.count + other.count,
             stalled: self.stalled + other.stalled,
+            monitored: self.monitored + other.monitored,
             sent: self.sent + other.sent,
             on_time_p99_ns: self.on_time_p99_ns.max(other.on_time_p99_ns),
             on_time_p999_ns: self.on_time_p999_ns.max(other.on_time_p999_ns),
@@ -89,16 +98,17 @@ impl LateSends {
         self.total() as f64 / self.sent.max(1) as f64
     }
 
-    /// Whether the client may have caused the quantile `q` of service or response time.
+    /// Whether the client, or the monitors, may have caused the quantile `q` of service or response time.
     pub fn reaches(&self, q: f64) -> bool {
         // Allow for half a request of rounding.
-        self.total() as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
+        (self.total() + self.monitored) as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoadReport;
 
     /// 10 000 requests of 50 us, of which `count` are 60 ms late.
     fn late(count: usize) -> LateSends {
@@ -141,6 +151,17 @@ mod tests {
         assert_eq!(late(20).with_stalled(0.002).total(), 20);
         let both = late(20).with_stalled(0.002).and(late(0).with_stalled(0.01));
         assert_eq!((both.count, both.stalled, both.share()), (20, 100, 120.0 / 20_000.0));
+    }
+
+    #[test]
+    fn bursts_of_monitors_reach_quantiles_of_clients_on_time() {
+        let monitored = late(0).with_monitored(0.004);
+        assert_eq!((monitored.monitored, monitored.total()), (40, 0), "the client is not late");
+        assert_eq!([0.5, 0.95, 0.99].map(|q| monitored.reaches(q)), [false, false, true]);
+        assert_eq!(monitored.and(monitored).monitored, 80);
+        let report = |share| LoadReport { late: Some(late(0)), monitor_share: share, ..LoadReport::default() };
+        assert!(report(Some(0.004)).is_foreign_tail(0.99) && !report(Some(0.004)).is_client_tail(0.99));
+        assert!(!report(None).is_foreign_tail(0.99) && !report(Some(0.0)).is_foreign_tail(0.999));
     }
 
     #[test]

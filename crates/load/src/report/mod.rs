@@ -88,6 +88,10 @@ pub struct LoadReport {
     /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
+    /// The share of the window in which the memory monitors of the kernel (DAMON) ran on the server's host; `None` if none is visible.
+    /// The harness measures it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitor_share: Option<f64>,
     /// Pauses of the client in an interleaved trial: overlong turns of the client's loop, in nanoseconds since the start of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<Range<i64>>,
@@ -161,6 +165,16 @@ impl LoadReport {
     /// Whether the client may have caused the quantile `q` of service and response time.
     pub fn is_client_tail(&self, q: f64) -> bool {
         self.late_sends().reaches(q)
+    }
+
+    /// Counts the requests that the client, or the host's memory monitors, may have made slow.
+    pub fn disturbed(&self) -> LateSends {
+        self.late_sends().with_monitored(self.monitor_share.unwrap_or(0.0))
+    }
+
+    /// Whether the client, or the host's memory monitors, may have caused the quantile `q` of service and response time.
+    pub fn is_foreign_tail(&self, q: f64) -> bool {
+        self.disturbed().reaches(q)
     }
 }
 

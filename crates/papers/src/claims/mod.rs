@@ -122,10 +122,10 @@ fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
 
-/// Returns the load report; `None` if the client may have caused its 99th percentile. The mean and the 99th percentile
+/// Returns the load report; `None` if the client or a memory monitor of the host may have caused its 99th percentile. The mean and the 99th percentile
 /// would then not describe the server.
 fn load_with_tail(record: &TrialRecord) -> Option<&LoadReport> {
-    record.load.as_ref().filter(|load| !load.is_client_tail(0.99))
+    record.load.as_ref().filter(|load| !load.is_foreign_tail(0.99))
 }
 
 pub static SERVICE_MEDIAN: Metric =

@@ -1,5 +1,5 @@
-//! Quantiles that the client may have caused. If the client sent too many requests late, its own bursts may
-//! have caused the slow responses. Reports mark such quantiles and conclude nothing from them.
+//! Quantiles that the server may not have caused. If the client sent too many requests late, its own bursts may have caused the slow
+//! responses, and so may bursts of the kernel's memory monitors. Reports mark such quantiles and conclude nothing from them.
 
 use harness::model::TrialRecord;
 use load::LoadReport;
@@ -22,12 +22,12 @@ pub(crate) const P999: Quantile = (0.999, |it| it.p999_ns);
 const ALL: [(&str, Quantile); 8] =
     [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
 
-/// Adds up the late sends of several trials.
+/// Adds up the late sends of several trials, and the requests that the host's memory monitors hit.
 pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
-    loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
+    loads.map(LoadReport::disturbed).fold(LateSends::default(), LateSends::and)
 }
 
-/// The name of the lowest quantile that the client may have caused, such as `p99`; `None` if there is none.
+/// The name of the lowest quantile that the client or a monitor may have caused, such as `p99`; `None` if there is none.
 pub fn clients_from(late: &LateSends) -> Option<&'static str> {
     ALL.iter().find(|(_, (q, _))| late.reaches(*q)).map(|(name, _)| *name)
 }
@@ -37,9 +37,9 @@ pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
     [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
 }
 
-/// Returns the trials whose quantile `q` the client cannot have caused; empty unless these are the majority.
+/// Returns the trials whose quantile `q` neither the client nor a monitor can have caused; empty unless these are the majority.
 pub(crate) fn servers<'a>(records: &[&'a TrialRecord], q: f64) -> Vec<&'a TrialRecord> {
-    let is_client_tail = |record: &&TrialRecord| record.load.as_ref().is_none_or(|load| load.is_client_tail(q));
-    let (clients, servers): (Vec<&TrialRecord>, Vec<&TrialRecord>) = records.iter().partition(|it| is_client_tail(it));
-    if servers.len() > clients.len() { servers } else { Vec::new() }
+    let is_foreign_tail = |record: &&TrialRecord| record.load.as_ref().is_none_or(|load| load.is_foreign_tail(q));
+    let (foreign, servers): (Vec<&TrialRecord>, Vec<&TrialRecord>) = records.iter().partition(|it| is_foreign_tail(it));
+    if servers.len() > foreign.len() { servers } else { Vec::new() }
 }

@@ -263,7 +263,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
     let service = merged_distribution(&records, &late, |load| &load.service);
     // Conclude nothing from a tail that the client may have caused.
-    let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
+    let servers_tail = service.as_ref().filter(|_| !LateSends { monitored: 0, ..late }.reaches(0.99));
     Row {
         architecture: first.architecture.to_string(),
         accept: options.map(|options| options.accept),

@@ -5,6 +5,7 @@ use harness::model::{Run, Strategy, Trial};
 use harness::spec::transport::Transport;
 
 use crate::format;
+use crate::model::client_tail;
 use crate::model::summary::planned;
 
 /// Describes the host, the client and the command of a run.
@@ -25,16 +26,30 @@ pub(crate) fn host(run: &Run) -> String {
     };
     format!(
         "Host: {}, {system}, {}. Network: {}.\n\
-         {}{client}\
+         {}{client}{}\
          Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
         header.placement,
         network,
         about_interrupts(run),
+        about_monitors(run),
         header.name,
         header.seed,
         header.muxbench,
         format::command(&header.command)
+    )
+}
+
+/// Names running memory monitors, which work in bursts of 1 to 2 ms, and counts the requests that they hit.
+fn about_monitors(run: &Run) -> String {
+    let late = client_tail::late(run.records.iter().filter_map(|record| record.load.as_ref()));
+    if run.header.host.get("memory monitors").is_none_or(|state| state != "on") && late.monitored == 0 {
+        return String::new();
+    }
+    format!(
+        "The kernel monitored memory accesses (DAMON): its bursts of work hit about {} of {} requests. To stop it, see \
+         `muxbench doctor`.\n",
+        late.monitored, late.sent
     )
 }
 

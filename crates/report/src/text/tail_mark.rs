@@ -1,4 +1,5 @@
-//! The marks of quantiles that the client may have caused, or that few requests support, and their meaning in words.
+//! The marks of quantiles that the client or a memory monitor may have caused, or that few requests support, and their meaning in
+//! words.
 
 use load::LoadReport;
 use load::report::LateSends;
@@ -9,7 +10,7 @@ use crate::format;
 use crate::model::client_tail::{P99, Quantile};
 use crate::model::summary::Row;
 
-/// The mark behind a quantile that the client may have caused.
+/// The mark behind a quantile that the client or a memory monitor of the kernel may have caused.
 pub const MARK: &str = "?";
 
 /// The mark behind a quantile beyond which fewer than [`BEYOND_MIN`] requests lie.
@@ -61,33 +62,47 @@ pub fn note_of_load(load: &LoadReport) -> Option<String> {
 
 /// Explains the marks of 99th percentiles.
 pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
-    let names = |is_marked: fn(&LateSends) -> bool| -> Vec<String> {
-        rows.iter().filter(|row| row.repeats > 0 && is_marked(&row.late)).map(Row::label).collect()
+    let marked = |is_marked: fn(&LateSends) -> bool| {
+        rows.iter().filter(move |row| row.repeats > 0 && is_marked(&row.late)).collect::<Vec<_>>()
     };
-    let late = names(|late| late.reaches(P99.0));
-    let few = names(|late| !late.reaches(P99.0) && has_few_beyond(late, P99.0));
-    let late = (!late.is_empty()).then(|| note_of(&late.join(", ")));
+    let names = |rows: &[&Row]| rows.iter().map(|row| row.label()).collect::<Vec<_>>().join(", ");
+    let late = marked(|late| late.reaches(P99.0));
+    let few = marked(|late| !late.reaches(P99.0) && has_few_beyond(late, P99.0));
+    let all = late.iter().map(|row| row.late).fold(LateSends::default(), LateSends::and);
+    let late = (!late.is_empty()).then(|| format!("{} {UNUSED}", cause(&names(&late), Some(&all))));
     let few = (!few.is_empty()).then(|| {
         format!(
-            "{FEW}: fewer than {BEYOND_MIN} requests lie beyond this value ({}); it has no interval. Use more repeats or longer windows.",
-            few.join(", ")
+            "{FEW}: fewer than {BEYOND_MIN} requests lie beyond this value ({}); it has no interval. Use more repeats or longer \
+             windows.",
+            names(&few)
         )
     });
     late.into_iter().chain(few).collect()
 }
+}
+
+const UNUSED: &str = "No conclusion uses such a value.";
 
 /// Explains the mark, and names the architectures that have it.
 pub(crate) fn note_of(names: &str) -> String {
-    cause(names) + " No conclusion uses such a value."
+    format!("{} {UNUSED}", cause(names, None))
 }
 
 /// Explains the mark of a search, whose probes succeed with such a value if it is within its limit.
 pub(crate) fn note_of_search(names: &str) -> String {
-    cause(names) + " A search still uses such a value if it is within its limit."
+    cause(names, None) + " A search still uses such a value if it is within its limit."
 }
 
-fn cause(names: &str) -> String {
-    format!("{MARK}: possibly caused by the client, which stalled or sent too many requests late ({names}).")
+/// Names the causes that the requests of `late` had; all possible ones if they are unknown.
+fn cause(names: &str, late: Option<&LateSends>) -> String {
+    let client = late.is_none_or(|late| late.total() > 0);
+    let client = client.then(|| "the client, which stalled or sent too many requests late".to_owned());
+    let monitor = late.is_none_or(|late| late.monitored > 0).then(|| {
+        let hit = late.map(|it| format!(", whose bursts hit about {} of {} requests", it.monitored, it.sent));
+        format!("a memory monitor of the kernel (DAMON){}", hit.unwrap_or_default())
+    });
+    let causes: Vec<String> = client.into_iter().chain(monitor).collect();
+    format!("{MARK}: possibly caused by {} ({names}).", causes.join(", or "))
 }
 
 #[cfg(test)]
@@ -143,8 +158,8 @@ mod tests {
         let p99 = format::us(comparison(&clean).rows[0].service.unwrap().p99_ns as f64);
         let shown = |run: &Run, text: &str| crate::text::run::render(run, 1_000.into()).contains(text);
         assert!(shown(&clean, &p99) && !shown(&clean, &format!("{p99}?")) && shown(&late, &format!("{p99}?")));
-        let note = note_of("epoll");
-        assert!(!shown(&clean, &note) && shown(&late, &note));
+        let note = "?: possibly caused by the client, which stalled or sent too many requests late (epoll).";
+        assert!(!shown(&clean, note) && shown(&late, note));
 
         let p99 = |run: &Run| {
             let row =
@@ -159,6 +174,21 @@ mod tests {
             (pair.service_p50.is_some(), pair.service_p99.is_some(), pair.b.service_p99_ns.is_some())
         };
         assert_eq!((compared(&clean), compared(&late)), ((true, true, true), (true, false, false)));
+    }
+
+    #[test]
+    fn running_memory_monitor_is_named_and_marks_tails() {
+        let mut run = run_with_late(0);
+        run.records.iter_mut().filter_map(|it| it.load.as_mut()).for_each(|load| load.monitor_share = Some(0.005));
+        let comparison = Summary::of(&run).comparisons.swap_remove(0);
+        assert!(comparison.rows.iter().all(|row| row.is_client_tail(0.99) && row.service_p99_ns.is_none()));
+        assert!(!conclusion::of(&comparison).contains("99th percentile"), "no conclusion about tails");
+        assert!(comparison.rows.iter().all(|row| row.is_ranked() && row.service_p50_ns.is_some()), "medians rank");
+        assert!(!crate::text::run::render(&run_with_late(0), 1_000.into()).contains("DAMON"));
+        let text = crate::text::run::render(&run, 1_000.into());
+        let hit = "?: possibly caused by a memory monitor of the kernel (DAMON), whose bursts hit about ";
+        assert!(text.contains(hit) && text.contains("epoll") && text.contains(UNUSED), "{text}");
+        assert!(text.contains("The kernel monitored memory accesses (DAMON): its bursts of work hit about "), "{text}");
     }
 
     #[test]
