@@ -233,6 +233,49 @@ fn example_servers_answer_pieces_and_half_closes() {
     }
 }
 
+/// A server that works for some milliseconds after every 100 responses, as a garbage collector does.
+const LAZY_SERVER: &str = r#"
+import select, socket, sys, time
+port, request, response, later_ms = map(int, sys.argv[1:])
+listener = socket.create_server(("127.0.0.1", port), backlog=100)
+sockets, answered, epoll = {}, 0, select.epoll()
+epoll.register(listener, select.EPOLLIN)
+while True:
+    for fd, _ in epoll.poll():
+        if fd == listener.fileno():
+            it, _ = listener.accept()
+            it.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets[it.fileno()] = it
+            epoll.register(it, select.EPOLLIN)
+            continue
+        received = sockets[fd].recv(request)
+        if not received:
+            sockets.pop(fd).close()
+            continue
+        sockets[fd].sendall(bytes(response))
+        answered += 1
+        if answered % 100 == 0:
+            end = time.thread_time() + later_ms / 1000
+            while time.thread_time() < end:
+                pass
+"#;
+
+fn work_in_the_turns_of_others_is_not_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("lazy.py"), LAZY_SERVER).unwrap();
+    let script = folder.path().join("lazy.py").to_str().unwrap().to_owned();
+    let command = |later_ms: &str| words(&["python3", &script, "{port}", "{request}", "{response}", later_ms]);
+    let servers = [("lazy".to_owned(), command("5")), ("prompt".to_owned(), command("0"))];
+    let file = experiment(&servers, 1, "2s", "").replace("rate = 200", "rate = 1000");
+    let (records, output) = records(folder.path(), &file);
+    let lazy = records.iter().find(|it| it.trial.architecture.to_string() == "exec:lazy").unwrap();
+    let slices = lazy.trial.load.slices;
+    assert!(slices.is_none() || lazy.verdict.kind != VerdictKind::Valid, "{}", lazy.verdict.reason);
+    let is_named =
+        |it: &&TrialRecord| it.separated.as_ref().is_some_and(|reason| text(&output.stdout).contains(reason));
+    assert!(slices.is_some() || records.iter().any(|it| is_named(&it)), "{}", text(&output.stdout));
+}
+
 fn external_server_ends_with_its_run() {
     for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
@@ -390,6 +433,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_speak_streams_and_http));
     cases.once(case!(virtual_threads_of_java_are_measured));
     cases.once(case!(example_servers_answer_pieces_and_half_closes));
+    cases.once(case!(work_in_the_turns_of_others_is_not_valid));
     cases.once(case!(external_server_ends_with_its_run));
     cases.once(case!(doctor_ends_server_of_killed_supervisor_and_runner));
     cases.once(case!(failing_command_is_reported_with_its_output));
