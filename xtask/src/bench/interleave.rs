@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use stats::{Block, Interval, Ratio};
+use stats::{Interval, Ratio, Repeat};
 
 use super::process::{comparison, comparisons, muxbench};
 use super::results::{self, Comparison, compare};
@@ -16,7 +16,7 @@ const SIX: &str = "epoll,mt,mp,poll,select";
 const EIGHT: &str = "epoll,epoll-et,io_uring,mt,mp,poll,select,tokio";
 /// The phases of 20 s of load for six contestants, less the ramp, in an even number of repeats. Each second one reverses the order
 /// in which the servers start.
-const REPEATS: &str = "--repeats 4 --ramp 100ms --warm-up 100ms --measure 825ms";
+const REPEATS: &str = "--repeats 8 --ramp 100ms --warm-up 100ms --measure 412ms";
 /// The lengths of slices to compare. The first is the default for 2 000 requests/s.
 const SLICES: [&str; 4] = ["2500us", "10ms", "20ms", "40ms"];
 /// Added CPU time per request, in microseconds by the clock.
@@ -98,8 +98,8 @@ fn servers_with_added_time(binary: &Path) -> String {
     };
     let tables: String = servers.iter().map(table).collect();
     format!(
-        "name = \"truth\"\nrepeats = 4\narchitectures = [{}]\n[workload]\nconnections = 400\nrate = 2000\nrequest = \"128B\"\n\
-         response = \"10KiB\"\n[phases]\nramp = \"100ms\"\nwarm-up = \"100ms\"\nmeasure = \"1400ms\"\n{tables}",
+        "name = \"truth\"\nrepeats = 8\narchitectures = [{}]\n[workload]\nconnections = 400\nrate = 2000\nrequest = \"128B\"\n\
+         response = \"10KiB\"\n[phases]\nramp = \"100ms\"\nwarm-up = \"100ms\"\nmeasure = \"700ms\"\n{tables}",
         names.join(", ")
     )
 }
@@ -155,7 +155,7 @@ fn agreement(binary: &Path) -> anyhow::Result<()> {
         "--connections 2000 --rate 1000",
     ] {
         let of = |flags: &str| compare(binary, &format!("--arch {EIGHT} {workload} {flags}"));
-        let interleaved = of("--repeats 3 --ramp 100ms --warm-up 200ms --measure 3s")?;
+        let interleaved = of("--repeats 8 --ramp 100ms --warm-up 200ms --measure 1100ms")?;
         let separate = of("--interleave never --repeats 10 --ramp 100ms --warm-up 200ms --measure 2s")?;
         println!("  {}", interleaved.title);
         for architecture in others(EIGHT) {
@@ -174,32 +174,32 @@ fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
     println!(
         "slice: ratios to epoll with each slice, relative to those with {first}; 4 s each, in turn; {count} rounds"
     );
-    let mut blocks = vec![[const { Vec::new() }; SLICES.len()]; others(SIX).count()];
+    let mut ratios = vec![[const { Vec::new() }; SLICES.len()]; others(SIX).count()];
     for round in 0..count as u32 {
         for (length, slice) in SLICES.iter().enumerate() {
             let flags = format!("--arch {SIX} --connections 400 --slice {slice} --repeats 1 --measure 800ms");
             let run = compare(binary, &format!("{flags} --ramp 100ms --warm-up 100ms"))?;
-            for (architecture, blocks) in others(SIX).zip(&mut blocks) {
+            for (architecture, ratios) in others(SIX).zip(&mut ratios) {
                 let ratio = known(run.ratio(architecture, "epoll"));
-                blocks[length].extend(ratio.map(|it| Block { heat: round, number: 0, value: it.ratio }));
+                ratios[length].extend(ratio.map(|it| Repeat::new(round, it.ratio)));
             }
         }
     }
     let mut hits = 0;
-    for (architecture, blocks) in others(SIX).zip(&blocks) {
-        let interval = |(slice, of_slice): (&&str, &Vec<Block>)| {
-            let found = Ratio::of(of_slice, &blocks[0]).and_then(|ratio| ratio.interval);
+    for (architecture, ratios) in others(SIX).zip(&ratios) {
+        let interval = |(slice, of_slice): (&&str, &Vec<Repeat>)| {
+            let found = Ratio::of(of_slice, &ratios[0]).and_then(|ratio| ratio.interval);
             let shown = found.map_or("none".into(), |it| format!("{:.3} to {:.3}", it.low, it.high));
             println!("  {architecture:10} {slice:6} {shown}");
             found
         };
-        let intervals: Option<Vec<Interval>> = SLICES.iter().zip(blocks).skip(1).map(interval).collect();
+        let intervals: Option<Vec<Interval>> = SLICES.iter().zip(ratios).skip(1).map(interval).collect();
         hits += usize::from(intervals.is_some_and(|all| {
             let (low, high) = (all.iter().map(|it| it.low), all.iter().map(|it| it.high));
             low.fold(0.0, f64::max) <= high.fold(f64::INFINITY, f64::min)
         }));
     }
-    print_share("the intervals of an architecture overlap", hits, blocks.len(), 0.9);
+    print_share("the intervals of an architecture overlap", hits, ratios.len(), 0.9);
     Ok(())
 }
 
@@ -208,7 +208,7 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
     let mut widths = Vec::new();
     for _ in 0..count {
         let flags = format!(
-            "--arch {SIX} --schedule closed --connections 100 --repeats 4 --ramp 100ms --warm-up 100ms --measure 1400ms"
+            "--arch {SIX} --schedule closed --connections 100 --repeats 8 --ramp 100ms --warm-up 100ms --measure 700ms"
         );
         let comparison = compare(binary, &flags)?;
         for architecture in others(SIX) {

@@ -79,7 +79,6 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     });
     late.into_iter().chain(few).collect()
 }
-}
 
 const UNUSED: &str = "No conclusion uses such a value.";
 
