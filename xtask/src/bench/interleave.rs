@@ -235,11 +235,42 @@ fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
         let is_turned = |(slower, faster)| count_of(faster, slower) > count_of(slower, faster);
         let agreeing = orders.iter().filter(|order| !order.separated().any(is_turned)).count();
         print_share("no pair is in another order than in most runs", agreeing, count, 0.9);
+        identical(&orders);
         for slower in ["mt", "mp", "poll", "select"] {
             print_share(&format!("{slower} is slower than epoll"), count_of(slower, "epoll"), count, 0.9);
         }
     }
     Ok(())
+}
+
+/// Checks identical runs, each against the next: whether the intervals of their pairs overlap, and whether ratios or added times
+/// are steadier.
+fn identical(runs: &[&Comparison]) {
+    let (mut overlapping, mut all) = ([0; 2], 0);
+    for neighbours in runs.windows(2) {
+        for (labels, _, intervals) in neighbours[0].intervals() {
+            // The order of a pair is that of its run's ranking.
+            let Some((_, _, others)) = neighbours[1].intervals().find(|it| it.0 == labels) else { continue };
+            all += 1;
+            for (hits, interval) in overlapping.iter_mut().zip(intervals.into_iter().zip(others)) {
+                let (Some(one), Some(other)) = interval else { continue };
+                *hits += usize::from(one.low <= other.high && other.low <= one.high);
+            }
+        }
+    }
+    print_share("intervals of ratios in successive runs overlap", overlapping[0], all, 0.9);
+    print_share("intervals of added times in successive runs overlap", overlapping[1], all, 0.9);
+    for slower in ["mt", "mp", "poll", "select", "tokio"] {
+        let of: Vec<[f64; 2]> = runs
+            .iter()
+            .filter_map(|run| {
+                let (_, [ratio, added_ns], _) = run.intervals().find(|it| it.0 == [slower, "epoll"])?;
+                Some([ratio - 1.0, added_ns / 1e3])
+            })
+            .collect();
+        let [excess, added_us] = [0, 1].map(|at| Spread::of(of.iter().map(|values| values[at]).collect()));
+        println!("  {slower}: ratio - 1 {excess}; added µs {added_us}");
+    }
 }
 
 fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {

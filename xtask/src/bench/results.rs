@@ -59,8 +59,9 @@ pub(super) struct Breakdown {
 }
 
 #[derive(Deserialize)]
-struct Estimate {
-    value: f64,
+pub(super) struct Estimate {
+    pub value: f64,
+    interval: Option<Interval>,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +69,7 @@ struct Pair {
     architecture: String,
     base: String,
     ratio: Ratio,
+    added_ns: Option<Estimate>,
 }
 
 /// Formats a ratio with its interval.
@@ -77,6 +79,15 @@ pub(super) fn shown(ratio: Ratio) -> String {
 }
 
 impl Comparison {
+    /// The pairs of servers, each with the intervals of its ratio and of its added time in nanoseconds.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = ([&str; 2], [f64; 2], [Option<Interval>; 2])> {
+        self.pairs.iter().filter_map(|pair| {
+            let added = pair.added_ns.as_ref()?;
+            let labels = [pair.architecture.as_str(), pair.base.as_str()];
+            Some((labels, [pair.ratio.ratio, added.value], [pair.ratio.interval, added.interval]))
+        })
+    }
+
     /// The labels of the rows with this verdict.
     fn labels(&self, verdict: &'static str) -> impl Iterator<Item = &str> {
         self.rows.iter().filter(move |row| row.verdict == verdict).map(|row| row.label.as_str())

@@ -1,6 +1,6 @@
 //! The ratios of all pairs of ranked rows.
 
-use stats::{Family, Ratio, Repeat};
+use stats::{Family, Ratio, Repeat, ratio};
 
 use super::row::{Pair, Row};
 
@@ -20,6 +20,11 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
             architecture: ranked[of].label.clone(),
             base: ranked[to].label.clone(),
             ratio: metric.ratio(of, to)?,
+            added_ns: [of, to]
+                .iter()
+                .all(|&at| ranked[at].is_best() || ranked[at].added_ns.is_some())
+                .then_some(())
+                .and_then(|()| ratio::added(&ranked[of].metrics, &ranked[to].metrics)),
             p50: p50.ratio(of, to),
             p90: p90.ratio(of, to),
             p95: p95.ratio(of, to),

@@ -243,6 +243,8 @@ pub(crate) struct Pair {
     pub(crate) base: String,
     /// The ratio by the metric that ranks the rows.
     pub(crate) ratio: Ratio,
+    /// The difference of the medians in nanoseconds; `None` in a closed loop, and between groups of turns.
+    pub(crate) added_ns: Option<Estimate>,
     // Service time.
     pub(crate) p50: Option<Ratio>,
     pub(crate) p90: Option<Ratio>,

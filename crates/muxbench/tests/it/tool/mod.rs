@@ -102,6 +102,7 @@ fn failed_run(folder: &Path, experiment: &str) {
             server: None,
             network: None,
             idle: None,
+            separated: None,
             cpu_taken_by_others: None,
             verdict,
         };
