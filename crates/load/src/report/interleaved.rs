@@ -270,8 +270,7 @@ mod tests {
             .for_each(|it| it.complete_ns += 2 * MS as i64);
         let rates = |config: &LoadConfig| {
             let report = joined(config, LoadReport::default(), &samples, &BTreeSet::new());
-            let blocks = report.slices.unwrap().blocks;
-            [blocks.iter().map(|it| it.completed).sum(), report.completed_by_part.unwrap().iter().sum::<u64>()]
+            [report.slices.unwrap().responses, report.completed_by_part.unwrap().iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
         assert_eq!(rates(&LoadConfig { rate_per_s: None, ..config }), [320; 2], "a closed loop has no plan");

@@ -75,7 +75,7 @@ fn because<'a>(mut records: impl Iterator<Item = &'a TrialRecord>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::{Run, TrialRecord};
+    use harness::model::Run;
 
     use crate::model::Summary;
 
