@@ -87,15 +87,30 @@ pub struct TrialOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeResult {
-    /// The trial met the limits, though the client may have been late.
+    /// The trial met the limits.
     Met,
     /// The trial exceeded a limit, missed its rate or had errors. The server appears to be the cause.
     Unmet,
     /// The trial exceeded a limit or missed its rate, and the client may be the cause.
     UnmetByTheClient,
-    /// Inconclusive: other processes took the server's CPUs, the client paused, or the window had too few requests.
+    /// The client was late, or other processes took the server's CPUs. A search settles whether the result counts by the probes
+    /// before it, never by the result itself: to discard only those that missed would raise the estimate.
+    Doubtful {
+        /// Whether the trial met the limits.
+        met: bool,
+        /// Whether the client may be the only cause of exceeded limits.
+        client: bool,
+    },
+    /// Inconclusive: a doubtful result that does not count, or a window with too few requests.
     #[serde(rename = "spoilt")]
     Disturbed,
     /// The trial did not finish.
     Failed,
+}
+
+impl ProbeResult {
+    /// Tests whether the trial met the limits.
+    pub fn is_met(self) -> bool {
+        matches!(self, Self::Met | Self::Doubtful { met: true, .. })
+    }
 }

@@ -29,8 +29,9 @@ const MEASURE_FACTOR_MAX: u64 = 10;
 const REQUESTS_MIN: f64 = 50.0;
 /// The number of consecutive failed trials that ends a search.
 const FAILURES_MAX: usize = 3;
-/// The number of consecutive probes of which the client may be the cause, so that it is the cause.
-const BLAMED_MIN: u32 = 3;
+/// The number of consecutive doubtful probes after which they count: the client, or the other programs of this host, are then no
+/// exception but the conditions of the search.
+const DOUBTFUL_MIN: u32 = 3;
 /// The length of a slice, as a multiple of the longest limit. A queue with such response times settles within the guard.
 const SLICE_LIMITS: u64 = 100;
 const SLICE_NS_MIN: u64 = 100_000_000;
@@ -60,19 +61,21 @@ impl SearchGoal {
         let unanswered = load.planned.saturating_sub(load.completed) as f64;
         let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
         let is_slow = |limit: &&LatencyLimit| load.response.histogram.quantile(limit.quantile) > limit.max_ns;
+        let is_client_tail = |limit: &LatencyLimit| load.is_client_tail(limit.quantile);
         let mut slow = self.limits.iter().filter(is_slow).peekable();
-        let is_quick = slow.peek().is_none();
-        // The client may be the cause of all exceeded quantiles. The search then treats it as the limit and continues.
-        let is_client_slow = !is_quick && slow.all(|limit| load.is_client_tail(limit.quantile));
-        let keeps_up = keeps_up(load) && answered;
-        match record.verdict.kind {
-            VerdictKind::Failed if record.verdict.has_too_few_requests() => ProbeResult::Disturbed,
-            VerdictKind::Saturated | VerdictKind::Failed => ProbeResult::Unmet,
-            _ if keeps_up && is_quick => ProbeResult::Met,
-            VerdictKind::ClientLimited => ProbeResult::UnmetByTheClient,
-            VerdictKind::Unsteady if record.verdict.is_blameless_for_server() => ProbeResult::Disturbed,
-            VerdictKind::Valid | VerdictKind::Unsteady if keeps_up && is_client_slow => ProbeResult::UnmetByTheClient,
-            VerdictKind::Valid | VerdictKind::Unsteady => ProbeResult::Unmet,
+        let (is_quick, keeps_up, kind) = (slow.peek().is_none(), keeps_up(load) && answered, record.verdict.kind);
+        let is_overloaded = matches!(kind, VerdictKind::Saturated | VerdictKind::Failed);
+        let met = keeps_up && is_quick && !is_overloaded;
+        let is_of_machine = kind == VerdictKind::Unsteady && record.verdict.is_blameless_for_server();
+        // The doubt must not depend on the result. So one late tail is enough, even if the limit of another tail is exceeded.
+        let is_doubtful = kind == VerdictKind::ClientLimited || is_of_machine || self.limits.iter().any(is_client_tail);
+        let client =
+            kind == VerdictKind::ClientLimited || keeps_up && !is_quick && !is_overloaded && slow.all(is_client_tail);
+        match met {
+            _ if kind == VerdictKind::Failed && record.verdict.has_too_few_requests() => ProbeResult::Disturbed,
+            met if is_doubtful => ProbeResult::Doubtful { met, client },
+            true => ProbeResult::Met,
+            false => ProbeResult::Unmet,
         }
     }
 
@@ -214,18 +217,23 @@ impl RateSearch<'_> {
     }
 }
 
-/// Marks probes of which the client may be the cause as disturbed, so that they are repeated, unless [`BLAMED_MIN`] follow each other.
-/// A pause of the host delays the client once. A client at its limit is late each time.
-fn excuse_the_client(probes: &mut [(f64, ProbeResult)]) {
-    let mut blamed = 0;
+/// Settles doubtful probes. They count as disturbed, and so are repeated, unless [`DOUBTFUL_MIN`] follow each other: a pause of the
+/// host delays the client once, and a client at its limit is late each time.
+fn settle_doubts(probes: &mut [(f64, ProbeResult)]) {
+    let mut doubtful = 0;
     for (_, probe) in probes {
-        match probe {
-            ProbeResult::UnmetByTheClient if blamed + 1 < BLAMED_MIN => {
-                blamed += 1;
-                *probe = ProbeResult::Disturbed;
+        match *probe {
+            ProbeResult::Doubtful { met, client } => {
+                doubtful += 1;
+                *probe = match met {
+                    _ if doubtful < DOUBTFUL_MIN => ProbeResult::Disturbed,
+                    true => ProbeResult::Met,
+                    false if client => ProbeResult::UnmetByTheClient,
+                    false => ProbeResult::Unmet,
+                };
             }
             ProbeResult::Disturbed => {}
-            ProbeResult::Met | ProbeResult::Unmet | ProbeResult::UnmetByTheClient | ProbeResult::Failed => blamed = 0,
+            ProbeResult::Met | ProbeResult::Unmet | ProbeResult::UnmetByTheClient | ProbeResult::Failed => doubtful = 0,
         }
     }
 }
@@ -239,12 +247,12 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
         let mut outcomes: Vec<_> = outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
         outcomes.sort_by_key(|outcome| outcome.index);
         let mut probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.probe).collect();
-        excuse_the_client(&mut probes);
+        settle_doubts(&mut probes);
         for (value, probe) in &probes {
             match probe {
                 ProbeResult::Met => search.add(*value, true),
                 ProbeResult::Unmet | ProbeResult::UnmetByTheClient => search.add(*value, false),
-                ProbeResult::Disturbed | ProbeResult::Failed => {}
+                ProbeResult::Doubtful { .. } | ProbeResult::Disturbed | ProbeResult::Failed => {}
             }
         }
         let search = RateSearch { first, probes, search, ended: None };

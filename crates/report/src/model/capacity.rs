@@ -123,7 +123,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
         None => Interval { low: f64::INFINITY, high: 0.0 },
     };
     let met = || {
-        let met = records().filter(|record| question.probe(record) == ProbeResult::Met);
+        let met = records().filter(|record| question.probe(record).is_met());
         met.filter_map(|record| Some((question.value(&record.trial.workload)?, record.load.as_ref()?)))
     };
     let within = met().filter(|(value, _)| interval.low <= *value && *value <= interval.high);

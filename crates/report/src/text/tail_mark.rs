@@ -87,9 +87,9 @@ pub(crate) fn note_of(names: &str) -> String {
     format!("{} {UNUSED}", cause(names, None))
 }
 
-/// Explains the mark of a search, whose probes succeed with such a value if it is within its limit.
+/// Explains the mark of a search.
 pub(crate) fn note_of_search(names: &str) -> String {
-    cause(names, None) + " A search still uses such a value if it is within its limit."
+    cause(names, None) + " A search repeats such a probe, unless three of them follow each other."
 }
 
 /// Names the causes that the requests of `late` had; all possible ones if they are unknown.
