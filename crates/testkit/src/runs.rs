@@ -118,6 +118,7 @@ pub(crate) fn record_with(
             moved: Vec::new(),
         }),
         idle: None,
+        warm_up: None,
         network: None,
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },

@@ -16,15 +16,17 @@ use server::ServerSpec;
 
 use super::event::RunEvent;
 use super::idle::IdleHolders;
+use super::kept::{KeptServers, StartedServer, end_leftovers};
 use super::launch::Launch;
 use super::marks::{Mark, Observations, TurnFigures};
 use super::outcome;
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 #[cfg(target_os = "linux")]
 use super::turns::{TurnWatch, Watched};
+use super::warm_up::{self, Warmth};
 use crate::fleet::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
-use crate::model::{LoadOrder, Trial, requests_answered};
+use crate::model::{LoadOrder, Trial, WarmUp, requests_answered};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::transport::{PrivateFolder, Transport};
@@ -40,16 +42,14 @@ pub(super) struct Contestant<'a> {
     /// The file for its samples.
     pub(super) samples: PathBuf,
     pub(super) observations: Observations,
-    server: Option<RunningServer<'a>>,
-    /// Exists until the server has ended, and is removed with everything in it.
-    folder: Option<PrivateFolder>,
+    server: Option<StartedServer>,
     order: Option<LoadOrder>,
     idle: Option<IdleHolders>,
 }
 
 impl<'a> Contestant<'a> {
     pub(super) fn new(trial: &'a Trial, samples: PathBuf, observations: Observations) -> Self {
-        Self { trial, samples, observations, server: None, folder: None, order: None, idle: None }
+        Self { trial, samples, observations, server: None, order: None, idle: None }
     }
 
     /// The facts about its slices.
@@ -72,8 +72,12 @@ impl<'a> Contestant<'a> {
         beside.is_some_and(|(taken, _)| taken > TAKEN_SHARE_MAX_INTERLEAVED)
     }
 
-    fn server(&mut self) -> &mut RunningServer<'a> {
+    fn started(&mut self) -> &mut StartedServer {
         self.server.as_mut().expect("the server has started")
+    }
+
+    fn server(&mut self) -> &mut RunningServer {
+        &mut self.started().running
     }
 }
 
@@ -84,6 +88,8 @@ pub(super) struct HeatRun<'a, 'b> {
     /// The hosts of the processes; `None` over loopback.
     pub(super) testbed: Option<&'b Testbed>,
     pub(super) fleet: &'b mut dyn Fleet,
+    /// The external servers that a search keeps; `None` for other strategies.
+    pub(super) kept: Option<&'b mut KeptServers>,
     pub(super) on_event: &'b mut dyn FnMut(RunEvent<'_>),
 }
 
@@ -103,6 +109,9 @@ impl<'a> HeatRun<'a, '_> {
         let mut failure = outcome.err();
         for (number, contestant) in contestants.iter_mut().enumerate() {
             let own = failure.take_if(|(culprit, _)| *culprit == number).map_or(Ok(()), |(_, error)| Err(error));
+            if failure.is_none() && own.is_ok() && self.keeps(contestant) {
+                continue;
+            }
             if let Err(error) = contestant.end(own) {
                 // The first failure explains later ones.
                 failure.get_or_insert((number, error));
@@ -119,8 +128,24 @@ impl<'a> HeatRun<'a, '_> {
             .collect()
     }
 
+    /// Keeps a contestant's external server for the next probe of its search. Returns whether it did.
+    fn keeps(&mut self, contestant: &mut Contestant<'_>) -> bool {
+        let is_external = matches!(contestant.trial.serve, ServerSpec::External(_));
+        // In a lab the server belongs to the host of a testbed.
+        let is_here = is_external && self.testbed.is_none();
+        let Some(kept) = self.kept.as_deref_mut().filter(|_| is_here) else { return false };
+        let server = contestant.server.take_if(|server| !server.running.process.has_ended());
+        server.map(|server| kept.keep(&contestant.trial.serve, server)).is_some()
+    }
+
     /// Starts all servers and clients, and waits until all clients have reported.
     fn measure(&mut self, contestants: &mut [Contestant<'a>]) -> Result<(), Failure> {
+        // Before all connections, because the end of a warm-up ends all clients.
+        for (number, contestant) in contestants.iter_mut().enumerate() {
+            if matches!(contestant.trial.serve, ServerSpec::External(_)) {
+                self.start(contestant).and_then(|()| self.warm_up(contestant)).map_err(|error| (number, error))?;
+            }
+        }
         // One after the other, so that the kernel memory of each contestant's connections is known.
         let is_interleaved = contestants.len() > 1;
         for (number, contestant) in contestants.iter_mut().enumerate() {
@@ -142,37 +167,108 @@ impl<'a> HeatRun<'a, '_> {
         merge(contestants, reports, turns, self.fleet.are_all_remote())
     }
 
-    /// Starts the server, the idle connections and the clients of a contestant, and waits until all are connected.
-    fn connect(&mut self, contestant: &mut Contestant<'a>, is_interleaved: bool) -> anyhow::Result<()> {
-        let Self { launch, stop, testbed, fleet, on_event } = self;
+    /// Starts a contestant's server, unless an earlier probe left it.
+    fn start(&mut self, contestant: &mut Contestant<'a>) -> anyhow::Result<()> {
         let trial = contestant.trial;
+        if let Some(mut server) =
+            self.kept.as_mut().filter(|_| self.testbed.is_none()).and_then(|kept| kept.take(&trial.serve))
+        {
+            server.warm_up.iter_mut().for_each(|warm_up| warm_up.is_earlier = true);
+            contestant.server = Some(server);
+            return Ok(());
+        }
         let needs_socket = trial.workload.transport == Transport::Unix && trial.serve.target().is_none();
         let folder = (needs_socket || trial.serve.needs_dir()).then(PrivateFolder::new).transpose();
-        contestant.folder = folder.context("cannot create a private folder for the server")?;
-        let folder = contestant.folder.as_ref();
-        let address = match folder.filter(|_| needs_socket) {
+        let folder = folder.context("cannot create a private folder for the server")?;
+        let address = match folder.as_ref().filter(|_| needs_socket) {
             Some(folder) => Some(folder.address().map_err(anyhow::Error::msg)?),
-            None => fleet.server_ip().map(|ip| (ip, 0).into()),
+            None => self.fleet.server_ip().map(|ip| (ip, 0).into()),
         };
         let config = address.into_iter().fold(trial.serve.clone(), ServerSpec::listening_on);
-        let config = folder.into_iter().fold(config, |config, folder| config.with_dir(folder.path()));
-        let process = launch.server(&config, testbed.map(Testbed::server))?;
-        let server = contestant.server.insert(RunningServer { process, stop });
-
+        let config = folder.iter().fold(config, |config, folder| config.with_dir(folder.path()));
+        let process = self.launch.server(&config, self.testbed.map(Testbed::server))?;
+        let running = RunningServer { process, stop: self.stop.clone() };
+        let server = StartedServer { running, listening: None, folder, warm_up: None, first_connections: None };
+        let server = contestant.server.insert(server);
         let start_timeout = match &trial.serve {
             ServerSpec::Ours(_) | ServerSpec::Target(_) => SERVER_TIMEOUT,
             ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
         };
-        let Listening { address, ports, certificates, snapshot } = server.wait_ready(start_timeout)?;
-        // Without a first snapshot, a trial has no counters.
-        contestant.observations.ready = trial.serve.is_counted().then_some(snapshot);
+        server.listening = Some(server.running.wait_ready(start_timeout)?);
+        Ok(())
+    }
+
+    /// Returns the configuration of the clients of a started contestant.
+    fn load(&self, contestant: &mut Contestant<'a>) -> anyhow::Result<LoadConfig> {
+        let trial = contestant.trial;
+        let listening = contestant.started().listening.clone();
+        let Listening { address, ports, certificates, .. } = listening.expect("the server listens");
         let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
         if let (Some(tls), Some(certificates)) = (&mut config.tls, certificates) {
             tls.ca = Some(certificates);
         }
-        if let Some(testbed) = testbed {
+        if let Some(testbed) = self.testbed {
             config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
         }
+        Ok(config)
+    }
+
+    /// Loads an external server until it no longer gets faster. Reads its counters at its first connections.
+    fn warm_up(&mut self, contestant: &mut Contestant<'a>) -> anyhow::Result<()> {
+        if contestant.started().warm_up.is_some() {
+            return Ok(());
+        }
+        let Some(config) = warm_up::warming(&self.load(contestant)?) else { return Ok(()) };
+        let Self { stop, testbed, fleet, on_event, .. } = self;
+        let trial = contestant.trial;
+        let order = LoadOrder::new(config, trial.clone());
+        let server = contestant.server.as_mut().expect("the server has started");
+        fleet.set_client_hosts(testbed.map_or(&[][..], Testbed::clients))?;
+        let begun = Instant::now();
+        let mut warmth = Warmth::default();
+        while !warmth.is_over() {
+            let mut on_client = |event: Option<&load::Event>| {
+                event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
+                stop.check().map(|()| Instant::now() + POLL_INTERVAL)
+            };
+            let mut round = || {
+                fleet.broadcast(&order, &contestant.samples)?;
+                fleet.await_ready(&mut on_client)?;
+                if server.first_connections.is_none() {
+                    let ready = server.listening.as_ref().map(|listening| listening.snapshot.clone());
+                    server.first_connections = ready.zip(Some(server.running.mark()?.server)).map(Into::into);
+                }
+                fleet.begin(&mut on_client)?;
+                fleet.gather(0, &mut on_client)
+            };
+            let gathered = round();
+            fleet.dismiss();
+            let gathered = gathered.map_err(|error| server.running.cause_of_client_error(trial, error))?;
+            warmth.add(gathered.iter().map(|client| &client.account.report));
+        }
+        let elapsed_ns = begun.elapsed().as_nanos() as u64;
+        server.warm_up = Some(WarmUp { elapsed_ns, is_growing: warmth.is_growing(), is_earlier: false });
+        Ok(())
+    }
+
+    /// Starts the server unless it runs, the idle connections and the clients of a contestant, and waits until all are connected.
+    fn connect(&mut self, contestant: &mut Contestant<'a>, is_interleaved: bool) -> anyhow::Result<()> {
+        let trial = contestant.trial;
+        if contestant.server.is_none() {
+            self.start(contestant)?;
+        }
+        let server = contestant.started();
+        let ready = match &server.listening {
+            Some(listening) if server.warm_up.is_none() => listening.snapshot.clone(),
+            _ => server.running.mark()?.server,
+        };
+        let (warm_up, first_connections) = (server.warm_up, server.first_connections.clone());
+        // Without a first snapshot, a trial has no counters.
+        contestant.observations.ready = trial.serve.is_counted().then_some(ready);
+        (contestant.observations.warm_up, contestant.observations.first_connections) = (warm_up, first_connections);
+        let config = self.load(contestant)?;
+        let Self { launch, stop, testbed, fleet, on_event, .. } = self;
+        let server = &mut contestant.server.as_mut().expect("the server has started").running;
         let hosts = testbed.map_or(&[][..], Testbed::clients);
         let mut connecting = |done, total| on_event(RunEvent::Load(&load::Event::Connecting { done, total }));
         let idle = IdleHolders::start(*launch, &config, hosts, stop, &mut connecting)
@@ -272,7 +368,7 @@ impl Contestant<'_> {
     fn cause_of_client_error(&mut self, error: anyhow::Error) -> anyhow::Error {
         let trial = self.trial;
         match &mut self.server {
-            Some(server) => server.cause_of_client_error(trial, error),
+            Some(server) => server.running.cause_of_client_error(trial, error),
             None => error,
         }
     }
@@ -290,7 +386,10 @@ impl Contestant<'_> {
 
     /// Ends the processes of a contestant with this outcome.
     fn end(&mut self, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
-        let Some(mut server) = self.server.take() else { return outcome };
+        // Its folder is removed at the end of this function.
+        let Some(StartedServer { running: mut server, folder: _folder, .. }) = self.server.take() else {
+            return outcome;
+        };
         let outcome = match outcome {
             Ok(()) if server.process.has_ended() => Err(server.cause(anyhow!("the server ended"))),
             outcome => outcome,
@@ -306,7 +405,7 @@ impl Contestant<'_> {
             }
             outcome => outcome,
         };
-        match (outcome, end_leftovers(self.trial, &server)) {
+        match (outcome, end_leftovers(&self.trial.serve, &server)) {
             (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
             (outcome, ended) => outcome.and(ended),
         }
@@ -365,7 +464,25 @@ fn merge(
         let slices = contestant.observations.load.as_mut().and_then(|load| load.slices.as_mut());
         slices.into_iter().for_each(|slices| slices.settling_guards = settling_guards);
     }
+    add_rivals(contestants);
     Ok(())
+}
+
+/// Tells each contestant the median service times of the others.
+fn add_rivals(contestants: &mut [Contestant<'_>]) {
+    let medians = |it: &Contestant<'_>| it.observations.load.as_ref().map(|load| load.service.p50_by_part_ns);
+    let medians: Vec<Option<[u64; PARTS]>> = contestants.iter().map(medians).collect();
+    for (number, contestant) in contestants.iter_mut().enumerate() {
+        let rivals: Vec<&[u64; PARTS]> = medians
+            .iter()
+            .enumerate()
+            .filter(|(rival, _)| *rival != number)
+            .filter_map(|(_, it)| it.as_ref())
+            .collect();
+        let mean_ln = |part: usize| rivals.iter().map(|it| (it[part] as f64).ln()).sum::<f64>() / rivals.len() as f64;
+        contestant.observations.rivals_ns =
+            (!rivals.is_empty()).then(|| std::array::from_fn(|part| mean_ln(part).exp()));
+    }
 }
 
 /// Removes the clients of other contestants from the utilisation of each client's CPUs.
@@ -383,16 +500,6 @@ fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
             *cpus_used = cpus_used.map(|used| (used - rivals).max(0.0));
         }
     }
-}
-
-/// Ends the processes that an external server left behind: a killed supervisor cannot end them.
-fn end_leftovers(trial: &Trial, server: &RunningServer<'_>) -> anyhow::Result<()> {
-    #[cfg(target_os = "linux")]
-    if matches!(trial.serve, ServerSpec::External(_)) {
-        return super::leftovers::end_all_of(server.process.pid());
-    }
-    let _ = (trial, server);
-    Ok(())
 }
 
 #[cfg(test)]

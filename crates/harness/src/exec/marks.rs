@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use load::LoadReport;
+use load::report::PARTS;
 use load::tools::idle::IdleReport;
 use server::{Moved, ServerCounters, Snapshot};
 
@@ -10,7 +11,7 @@ use crate::host::interrupts::{self, Accounting};
 use crate::host::monitors;
 use crate::host::ticks::{Reading, Shares};
 use crate::model::network::NetworkReport;
-use crate::model::{Trial, requests_answered};
+use crate::model::{Trial, WarmUp, requests_answered};
 
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {
@@ -46,6 +47,11 @@ pub(super) struct Observations {
     pub(super) ready: Option<Snapshot>,
     /// The counters after an interleaved contestant's last connection, before the next contestant connects.
     pub(super) connected: Option<Snapshot>,
+    /// The counters before and after an external server's first connections, which a warm-up makes. Later ones reuse their memory.
+    pub(super) first_connections: Option<[Snapshot; 2]>,
+    pub(super) warm_up: Option<WarmUp>,
+    /// The median service times of the other contestants in each part of the window, in nanoseconds; 0 without responses.
+    pub(super) rivals_ns: Option<[f64; PARTS]>,
     /// The number of trials in the heat.
     pub(super) contestants: u32,
     /// The CPU time of the other contestants' servers in the window, in nanoseconds.
@@ -75,7 +81,10 @@ impl Observations {
 
     fn of_whole_window(&self) -> Option<ServerCounters> {
         let (start, end) = (&self.start.as_ref()?.server, &self.end.as_ref()?.server);
-        Some(ServerCounters::between(self.ready.as_ref()?, self.connected.as_ref(), start, end))
+        let counters = ServerCounters::between(self.ready.as_ref()?, self.connected.as_ref(), start, end);
+        let Some([ready, connected]) = &self.first_connections else { return Some(counters) };
+        let first = ServerCounters::between(ready, Some(connected), start, end);
+        Some(ServerCounters { memory_user_bytes_per_connection: first.memory_user_bytes_per_connection, ..counters })
     }
 
     /// The share of the window in which the contestant was active.

@@ -8,6 +8,7 @@ pub mod event;
 mod fake;
 mod heat;
 pub mod idle;
+mod kept;
 pub mod launch;
 #[cfg(target_os = "linux")]
 pub mod leftovers;
@@ -17,3 +18,4 @@ pub mod runner;
 mod server;
 #[cfg(target_os = "linux")]
 mod turns;
+mod warm_up;

@@ -41,6 +41,7 @@ pub(super) fn record(
         elapsed_ns: started.elapsed().as_nanos() as u64,
         separated: None,
         server: counters,
+        warm_up: observations.warm_up,
         idle: observations.idle,
         network: observations.network,
         cpu_taken_by_others: taken,
@@ -90,6 +91,9 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
         judgement.add_idle(idle);
     }
     judgement.add_clients(report, trial.load.phases);
+    if trial.serve.ours().is_none() {
+        judgement.add_warmth(report, observations.rivals_ns.as_ref());
+    }
     if let (Some(network), Some(report)) = (&trial.workload.network, &observations.network) {
         judgement.add_network(network, report);
     }

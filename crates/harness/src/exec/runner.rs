@@ -6,12 +6,13 @@ use anyhow::{Context, bail};
 
 use super::event::{RunEnd, RunEvent};
 use super::heat::{Contestant, HeatRun};
+use super::kept::KeptServers;
 use super::launch::Launch;
 use super::marks::Observations;
 use super::outcome;
 use crate::fleet::Fleet;
 use crate::host::placement;
-use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord};
+use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::netns::Testbed;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
@@ -39,14 +40,13 @@ pub fn run(
     let mut outcomes: Vec<TrialOutcome> =
         done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
     let mut pruned = strategy::pruned(header, &outcomes);
-    // Consecutive trials with the same network share a testbed, because removing one would disturb the next trial.
-    let mut testbed = None;
+    let mut kept = Kept::default();
     while let Some(trial) = strategy::next(header, &outcomes) {
         if options.stop.is_requested() {
             return Ok(RunEnd::Stopped);
         }
         let heat = strategy::heat(header, &outcomes, trial);
-        let finished = run_heat((&heat, false), header, store, options, fleet, &mut testbed, on_event);
+        let finished = run_heat((&heat, false), header, store, options, fleet, &mut kept, on_event);
         let committed = finished.and_then(|records| {
             let Some(records) = records else { return Ok(false) };
             for record in records {
@@ -73,6 +73,14 @@ pub fn run(
     Ok(RunEnd::Complete)
 }
 
+/// What heats leave to later ones.
+#[derive(Default)]
+struct Kept {
+    /// Consecutive trials with the same network share a testbed, because removing one would disturb the next trial.
+    testbed: Option<Testbed>,
+    servers: KeptServers,
+}
+
 /// Runs the trials of a heat. Returns their records, which the caller commits; `None` if a stop aborted the heat.
 ///
 /// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
@@ -84,7 +92,7 @@ fn run_heat(
     store: &Store,
     options: &Options<'_>,
     fleet: &mut dyn Fleet,
-    testbed: &mut Option<Testbed>,
+    kept: &mut Kept,
     on_event: &mut dyn FnMut(RunEvent<'_>),
 ) -> anyhow::Result<Option<Vec<TrialRecord>>> {
     let start = (jiff::Timestamp::now(), Instant::now());
@@ -94,14 +102,16 @@ fn run_heat(
     heat.iter().for_each(|trial| on_event(RunEvent::Started(trial)));
     let samples = |trial: &Trial| store.samples_draft(trial.index);
     let mut observations = Observations::default();
-    let prepared = prepare_testbed(&heat[0], options, fleet, testbed, &mut observations);
+    let prepared = prepare_testbed(&heat[0], options, fleet, &mut kept.testbed, &mut observations);
     let mut contestants: Vec<Contestant<'_>> =
         heat.iter().map(|trial| Contestant::new(trial, samples(trial), Observations::default())).collect();
     contestants[0].observations = observations;
     let mut outcomes = match prepared {
         Ok(()) => {
             let Options { launch, stop } = *options;
-            HeatRun { launch, stop, testbed: testbed.as_ref(), fleet, on_event }.run(&mut contestants)
+            let Kept { servers, testbed } = kept;
+            let kept = header.strategy.is_search().then_some(servers);
+            HeatRun { launch, stop, testbed: testbed.as_ref(), fleet, kept, on_event }.run(&mut contestants)
         }
         Err(error) => vec![Some(Err(error))],
     };
@@ -110,7 +120,7 @@ fn run_heat(
         remove_drafts(heat, store);
         return Ok(None);
     }
-    read_relay_counts(testbed, fleet, &mut contestants[0].observations);
+    read_relay_counts(&mut kept.testbed, fleet, &mut contestants[0].observations);
     // All contestants of a heat share the network.
     let network = contestants[0].observations.network.clone();
     contestants.iter_mut().for_each(|contestant| contestant.observations.network.clone_from(&network));
@@ -146,7 +156,7 @@ fn run_heat(
             let void_ns = start.1.elapsed().as_nanos() as u64;
             let mut records = Vec::new();
             for (heat, reason) in again {
-                let finished = run_heat((&heat, true), header, store, options, fleet, testbed, on_event)?;
+                let finished = run_heat((&heat, true), header, store, options, fleet, kept, on_event)?;
                 let Some(finished) = finished else { break };
                 let because = |it: TrialRecord| TrialRecord { separated: reason.clone().or(it.separated), ..it };
                 records.extend(finished.into_iter().map(because));
@@ -159,13 +169,18 @@ fn run_heat(
             return Ok(Some(records));
         }
     }
-    let mut records = Vec::new();
+    let mut records: Vec<TrialRecord> = Vec::new();
     for (contestant, outcome) in contestants.into_iter().zip(&mut outcomes) {
         let Some(outcome) = outcome.take() else {
             let _ = std::fs::remove_file(contestant.samples);
             continue;
         };
-        records.push(outcome::record(contestant.trial, start, &outcome, contestant.observations, remote));
+        let record = outcome::record(contestant.trial, start, &outcome, contestant.observations, remote);
+        if record.verdict.kind == VerdictKind::Failed {
+            // The next probe gets a new server.
+            kept.servers.end(&record.trial.serve);
+        }
+        records.push(record);
     }
     Ok(Some(records))
 }

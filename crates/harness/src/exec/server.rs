@@ -28,12 +28,13 @@ const ALIVE: Duration = Duration::from_millis(500);
 #[error("the server: {0}")]
 struct ServerFailed(String);
 
-pub(super) struct RunningServer<'a> {
+pub(super) struct RunningServer {
     pub(super) process: Box<dyn Process<ServerEvent>>,
-    pub(super) stop: &'a Stop,
+    pub(super) stop: Stop,
 }
 
 /// A server that listens.
+#[derive(Clone)]
 pub(super) struct Listening {
     pub(super) address: Address,
     pub(super) ports: Option<Ports>,
@@ -43,10 +44,10 @@ pub(super) struct Listening {
     pub(super) snapshot: Snapshot,
 }
 
-impl RunningServer<'_> {
+impl RunningServer {
     /// Waits until the server listens.
     pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<Listening> {
-        match self.process.wait_event(self.stop, Instant::now() + timeout)? {
+        match self.process.wait_event(&self.stop, Instant::now() + timeout)? {
             Some(ServerEvent::Ready { address, ports, certificates, snapshot }) => {
                 Ok(Listening { address, ports, certificates, snapshot })
             }
@@ -80,7 +81,7 @@ impl RunningServer<'_> {
 
     fn ask(&mut self, question: &str) -> anyhow::Result<ServerEvent> {
         self.process.send(question).map_err(|error| self.cause(error))?;
-        match self.process.wait_event(self.stop, Instant::now() + SERVER_TIMEOUT)? {
+        match self.process.wait_event(&self.stop, Instant::now() + SERVER_TIMEOUT)? {
             Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
             Some(event) => Ok(event),
             None => Err(self.kill_silent(format_args!("does not answer within {} s", SERVER_TIMEOUT.as_secs()))),
@@ -142,10 +143,10 @@ mod tests {
     use crate::exec::fake;
     use crate::process::child::Child;
 
-    fn shell<'a>(script: &str, stop: &'a Stop) -> RunningServer<'a> {
+    fn shell(script: &str, stop: &Stop) -> RunningServer {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        RunningServer { process: Box::new(Child::start("the server", command, &42).unwrap()), stop }
+        RunningServer { process: Box::new(Child::start("the server", command, &42).unwrap()), stop: stop.clone() }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) mod tests;
 
 use load::LoadReport;
 use load::config::Phases;
-use load::report::StreamReport;
+use load::report::{PARTS, StreamReport};
 use load::tools::idle::IdleReport;
 use server::metrics::counters::Totals;
 use wire::stream::Stream;
@@ -89,6 +89,12 @@ impl Judgement {
     /// Adds checks of each client's CPUs and start order.
     pub fn add_clients(&mut self, report: &LoadReport, phases: Phases) {
         self.checks.extend(clients::checks(report, phases));
+    }
+
+    /// Adds checks that a server that muxbench did not write was warm. `rivals_ns` has the median service times of the other contestants
+    /// of an interleaved trial by part of the window.
+    pub fn add_warmth(&mut self, report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) {
+        self.checks.extend(steady::warmth(report, rivals_ns));
     }
 
     /// Adds checks of the lab's network. Different conditions would be a different trial.

@@ -7,8 +7,8 @@ use stats::{TestResult, steadiness};
 use super::ServerSide;
 use super::check::{at_most, effect};
 use super::limits::{
-    SERVICE_CHANGE_MAX, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN, TAKEN_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED,
-    THROUGHPUT_CHANGE_MAX,
+    SERVICE_CHANGE_MAX, SERVICE_FALL_MAX, SERVICE_FALL_MAX_INTERLEAVED, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN,
+    TAKEN_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED, THROUGHPUT_CHANGE_MAX,
 };
 use crate::model::{Check, VerdictKind};
 
@@ -33,6 +33,24 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
         ("shift of the 90th percentile of the service time in the window", shift(&p90s), SERVICE_P90_CHANGE_MAX),
     ]);
     checks.chain(taken_cpus(report, server)).collect()
+}
+
+/// Checks that a server no longer got faster: a just-in-time compiler, or a cache that fills, makes the first figures those of a cold
+/// server. `rivals_ns` has the median service times of the other contestants in each part of an interleaved trial.
+pub(super) fn warmth(report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) -> Vec<Check> {
+    if report.planned_by_part.is_some() {
+        return Vec::new();
+    }
+    let limit = if rivals_ns.is_some() { SERVICE_FALL_MAX_INTERLEAVED } else { SERVICE_FALL_MAX };
+    let rivals_ns = rivals_ns.unwrap_or(&[1.0; PARTS]);
+    let parts = report.service.p50_by_part_ns.iter().zip(rivals_ns).filter(|(own, rivals)| **own > 0 && **rivals > 0.0);
+    let medians: Vec<f64> = parts.map(|(own, rivals)| *own as f64 / rivals).collect();
+    let fall = |result: Option<TestResult>| result.map(|it| TestResult { effect: it.effect.min(0.0), ..it });
+    tests([
+        (Check::FASTER, fall(steadiness::trend(&medians)), limit),
+        (Check::SUDDENLY_FASTER, fall(shift(&medians)), limit),
+    ])
+    .collect()
 }
 
 /// Checks the throughput of the window's parts.

@@ -13,6 +13,7 @@ mod search;
 mod strategy;
 mod trial;
 mod verdict;
+mod warm_up;
 
 pub use advise::{AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight};
 pub use facts::{FleetFacts, clock_error_max_ns};
@@ -24,3 +25,4 @@ pub use search::{LatencyLimit, SearchGoal, Varied};
 pub use strategy::{ProbeResult, Strategy, TrialOutcome};
 pub use trial::{Trial, Workload, commands};
 pub use verdict::{Bound, Check, Verdict, VerdictKind};
+pub use warm_up::WarmUp;

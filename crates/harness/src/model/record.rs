@@ -13,6 +13,7 @@ use super::rates;
 use super::strategy::Strategy;
 use super::trial::Trial;
 use super::verdict::Verdict;
+use super::warm_up::WarmUp;
 use crate::spec::interleave::Interleave;
 
 /// One finished trial.
@@ -31,6 +32,9 @@ pub struct TrialRecord {
     pub load: Option<LoadReport>,
     /// The server's counters. `None` if it did not send them.
     pub server: Option<ServerCounters>,
+    /// The warm-up of an external server. `None` for other servers, over datagrams, or if the trial failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
     /// The last check of the idle connections. `None` without idle connections or without a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleReport>,
@@ -53,6 +57,7 @@ impl TrialRecord {
         Self {
             load: None,
             server: None,
+            warm_up: None,
             idle: None,
             network: None,
             cpu_taken_by_others: None,

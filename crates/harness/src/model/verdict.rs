@@ -44,6 +44,13 @@ impl Verdict {
         self.failed_checks().next().is_some() && self.failed_checks().all(|it| it.name == Check::REQUESTS)
     }
 
+    /// Tests whether the server still got faster in the window.
+    pub fn is_of_cold_server(&self) -> bool {
+        let is_of_warmth =
+            |it: &Check| [Check::FASTER, Check::SUDDENLY_FASTER].iter().any(|name| it.name.starts_with(name));
+        self.failed_checks().any(is_of_warmth)
+    }
+
     /// Tests whether the only fault of a trial is that requests failed.
     pub fn has_only_errors(&self) -> bool {
         let is_error = |it: &Check| it.name.starts_with(Check::ERRORS) || it.name == Check::UNANSWERED;
@@ -93,6 +100,11 @@ impl Check {
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
     /// The name of a check of the machine: the delay of reading the server's counters.
     pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
+    /// The names of the checks that a server was warm.
+    pub const FASTER: &str = "fall of the median service time over the window, as of a server that still warms up";
+    /// See [`Check::FASTER`].
+    pub const SUDDENLY_FASTER: &str =
+        "drop of the median service time in the window, as of a server that still warms up";
     /// The name of the check for enough requests in the window.
     pub const REQUESTS: &str = "requests in the window";
     /// The lowest number of requests in the window. Fewer have no meaningful quartiles.

@@ -23,6 +23,7 @@ pub(super) fn record(header: &RunHeader, index: usize) -> TrialRecord {
         load: None,
         server: None,
         idle: None,
+        warm_up: None,
         network: None,
         cpu_taken_by_others: None,
         verdict: Verdict::failed("made up"),

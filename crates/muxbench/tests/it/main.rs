@@ -39,6 +39,7 @@ mod tls;
 mod tool;
 mod transports;
 mod udp;
+mod warm_up;
 
 fn main() -> ExitCode {
     cases::run(&[
@@ -76,5 +77,6 @@ fn main() -> ExitCode {
         tool::cases,
         transports::cases,
         udp::cases,
+        warm_up::cases,
     ])
 }

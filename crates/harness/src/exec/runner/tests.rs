@@ -1,11 +1,12 @@
 use std::path::Path;
 
 use load::config::Slices;
+use server::ServerSpec;
 
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
-use crate::model::{Run, Strategy, VerdictKind};
+use crate::model::{LatencyLimit, Run, SearchGoal, Strategy, Varied, VerdictKind};
 use crate::spec::interleave::Interleave;
 use crate::spec::presets;
 use crate::{plan, store};
@@ -95,6 +96,54 @@ fn heat_that_the_host_disturbed_runs_again_as_a_heat() {
     let (finished, separated, log) = run_heat_with(Some(Fault::OverrunOfAll));
     assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [0, 1, 2].map(|index| (index, Some(3))));
     assert_eq!((separated, log.matches("server starts").count()), (vec![None; 3], 3 + 3));
+}
+
+/// Runs three probes of a search, or two planned trials, of an external server. Returns whether each used a server that was warm
+/// already, and the log.
+fn with_external_server(strategy: Strategy, fault: Option<Fault>) -> (Vec<Option<bool>>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let (machine, stop) = (FakeMachine::default(), Stop::default());
+    let mut trials = fake::trials(if strategy.is_search() { 1 } else { 2 });
+    let command = r#"{"command":["x","{port}"],"directory":null,"environment":{},"cpus":[],"start_timeout_ns":1}"#;
+    trials.iter_mut().for_each(|trial| trial.serve = ServerSpec::External(serde_json::from_str(command).unwrap()));
+    let header = RunHeader { strategy, ..header(trials) };
+    let store = Store::create(&run_folder, &header).unwrap();
+    let options = Options { launch: &machine, stop: &stop };
+    let (mut finished, mut log) = (Vec::new(), Vec::new());
+    run(&header, &[], &store, &options, &mut FakeClient::on(&machine), &mut |event| match event {
+        RunEvent::Finished(record) => {
+            finished.push(record.warm_up.map(|warm_up| warm_up.is_earlier));
+            log.extend(machine.take_log().into_iter().filter(|event| event.starts_with("server")));
+            // The second probe has the fault.
+            machine.fault.set(fault.filter(|_| finished.len() == 1));
+            if finished.len() == 3 {
+                stop.request();
+            }
+        }
+        _ => {}
+    })
+    .unwrap();
+    log.extend(machine.take_log());
+    (finished, log.join(" "))
+}
+
+#[test]
+fn search_keeps_an_external_server_until_it_fails() {
+    let goal = SearchGoal {
+        limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000_000 }],
+        varied: Varied::Rate,
+        from: 1_000.0,
+        most: 1e6,
+        precision: 0.1,
+        time_max_ns: u64::MAX,
+    };
+    let search = || Strategy::Capacity(goal.clone());
+    let whole = "server starts server ends";
+    assert_eq!(with_external_server(search(), None), (vec![Some(false), Some(true), Some(true)], whole.into()));
+    let restarted = vec![Some(false), Some(true), Some(false)];
+    assert_eq!(with_external_server(search(), Some(Fault::ServerKilled)), (restarted, [whole; 2].join(" ")));
+    assert_eq!(with_external_server(Strategy::Whole, None), (vec![Some(false); 2], [whole; 2].join(" ")));
 }
 
 /// Runs two trials, the first with a fault. Returns both verdicts with their reasons, and the log.

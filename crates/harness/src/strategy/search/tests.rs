@@ -55,6 +55,7 @@ fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadReport)) -> TrialRecor
         load: Some(load),
         server: None,
         idle: None,
+        warm_up: None,
         network: None,
         cpu_taken_by_others: None,
         verdict,

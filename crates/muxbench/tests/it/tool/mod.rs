@@ -103,6 +103,7 @@ fn failed_run(folder: &Path, experiment: &str) {
             network: None,
             idle: None,
             separated: None,
+            warm_up: None,
             cpu_taken_by_others: None,
             verdict,
         };
