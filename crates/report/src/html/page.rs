@@ -11,6 +11,7 @@ use crate::list::distinct;
 use crate::model::overload::{Overload, Overloads};
 use crate::model::summary::{Comparison, Row, missing_by_reason};
 use crate::model::undecided;
+use crate::model::warm_up;
 use crate::model::workload::title as title_of;
 use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
@@ -43,6 +44,8 @@ struct Page<'a> {
     verdicts: Vec<&'static str>,
     /// The number of trials in words.
     counts: String,
+    /// The warm-ups of external servers.
+    warm_ups: Vec<String>,
 }
 
 /// The servers of an overload under one workload.
@@ -97,6 +100,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         trials: run.records.iter().map(|record| (record, place_of(record), title(record))).collect(),
         verdicts: distinct(run.records.iter().map(verdict)),
         counts: counts(run),
+        warm_ups: warm_up::sentences(run),
     };
     frame.document(&run.header.name, &page)
 }

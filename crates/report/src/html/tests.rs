@@ -157,7 +157,7 @@ fn page_of_an_overload_has_its_table_and_one_figure() {
         "<h2>Overload</h2>",
         "mt never recovered",
         "mp: workload.connections: made up",
-        "2 trials after 51 probes of run",
+        "2 trials after 47 probes of run",
     ] {
         assert!(page.contains(text), "{text}");
     }

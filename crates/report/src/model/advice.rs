@@ -10,10 +10,10 @@ use serde::Serialize;
 use server::ServerCounters;
 use stats::{Estimate, Ratio, Repeat, ratio};
 
-use super::FORMAT;
 use super::cost::CostBreakdown;
 use super::gate::shown;
 use super::workload::title;
+use super::{FORMAT, warm_up};
 use crate::format;
 use crate::list::grouped;
 
@@ -69,6 +69,8 @@ pub struct AdviceReport {
     pub changes: Vec<AdviceChange>,
     /// Reasons why contestants are out.
     pub(crate) problems: Vec<String>,
+    /// The warm-ups of external servers.
+    pub(crate) warm_ups: Vec<String>,
 }
 
 /// A contestant. Times are in nanoseconds, memory is in bytes.
@@ -160,6 +162,7 @@ impl AdviceReport {
             contestants: rows,
             changes: advice.variations.iter().map(|it| change(it, &advice)).collect(),
             problems: problems(run, &advice),
+            warm_ups: warm_up::sentences(run),
         })
     }
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 use stats::excess::{self, Excess, REPEATS_MIN};
 use stats::{Estimate, Interval, interval};
 
-use super::FORMAT;
 use super::summary::merged;
 use super::workload::title;
+use super::{FORMAT, warm_up};
 use crate::format;
 use crate::list::distinct;
 
@@ -46,6 +46,8 @@ pub struct GateReport {
     pub figures: Vec<GateRow>,
     /// Reasons for trials that are not valid, each once.
     pub(crate) problems: Vec<String>,
+    /// The warm-ups of external servers.
+    pub(crate) warm_ups: Vec<String>,
 }
 
 /// A figure of both builds under a workload. Times are in nanoseconds, memory is in bytes, and errors are a share.
@@ -100,6 +102,7 @@ impl GateReport {
             repeats: gate::repeats(&run.header, &outcomes),
             figures,
             problems: distinct(not_valid.map(problem)),
+            warm_ups: warm_up::sentences(run),
         };
         Some(Self { sentence: report.words(goal, &Repeats::of(run, goal, &outcomes)), ..report })
     }

@@ -6,7 +6,7 @@
 //! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
-//!   of servers in one window
+//!   of servers in one window; `warm_up`: the warm-ups of external servers
 //! - [`workload`]: workloads in words; [`dimension`]: the dimensions in which workloads differ
 //! - [`balance`]: connections and CPU time of network threads; [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`overload`]: servers beyond their capacity; [`recovery`]: the rule by which they recover
@@ -39,6 +39,7 @@ pub mod stream;
 pub mod summary;
 pub mod sweep;
 pub(crate) mod undecided;
+pub(crate) mod warm_up;
 pub mod workload;
 
 pub use advice::AdviceReport;

@@ -35,7 +35,7 @@ pub fn render(report: &AdviceReport, medium: Medium) -> String {
         String::new(),
         table::with_dropped(CONTESTANTS, &report.contestants, medium),
     ];
-    lines.extend(report.problems.iter().map(|problem| medium.prose(problem)));
+    lines.extend(report.problems.iter().chain(&report.warm_ups).map(|sentence| medium.prose(sentence)));
     if !report.changes.is_empty() {
         lines.extend([String::new(), medium.prose("Under changed traffic:")]);
         lines.extend(report.changes.iter().map(|it| line(it, medium)));

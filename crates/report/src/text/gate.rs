@@ -44,6 +44,7 @@ pub fn render(report: &GateReport, medium: Medium) -> String {
     if let Some(more) = report.problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
         lines.push(medium.prose(&format!("{more} more problems: see --json")));
     }
+    lines.extend(report.warm_ups.iter().map(|sentence| medium.prose(sentence)));
     lines.push(String::new());
     lines.push(medium.prose(&report.sentence));
     medium.finished(lines.join("\n") + "\n")
