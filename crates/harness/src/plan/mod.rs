@@ -41,6 +41,8 @@ use servers::ServerFacts;
 
 /// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.
 const OVERHEAD_NS: u64 = 200_000_000;
+/// The time to warm an external server, in nanoseconds: two rounds of a second, unless it gets faster for longer.
+const WARM_UP_NS: u64 = 2_300_000_000;
 /// The time to measure a lab's network, in nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
 /// The time to establish, verify and close a connection, in nanoseconds: the mean of the default servers. A server with a process
@@ -98,7 +100,8 @@ pub fn duration_ns(trial: &Trial) -> u64 {
     let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
     let shared = trial.load.window_ns().end + OVERHEAD_NS + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
     let own = u64::from(trial.load.connections_and_idle()) * CONNECT_NS
-        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS);
+        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
+        + if matches!(trial.serve, ServerSpec::External(_)) { WARM_UP_NS } else { 0 };
     shared / contestants + own
 }
 
