@@ -26,6 +26,12 @@ impl WriteBuffer {
         &self.sending[self.sent_bytes..]
     }
 
+    /// Whether the buffer has no bytes beyond those of [`WriteBuffer::unsent`].
+    #[inline]
+    pub fn ends_with_unsent(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     #[inline]
     pub fn sent(&mut self, count: usize) {
         self.sent_bytes += count;
@@ -62,19 +68,29 @@ pub(crate) struct Processed {
 
 /// Input that a connection cannot process yet: part of a request, or more requests than one batch answers.
 #[derive(Debug, Default)]
-pub(crate) struct ReadBuffer(Vec<u8>);
+pub(crate) struct ReadBuffer {
+    bytes: Vec<u8>,
+    /// The length of the processed beginning of `bytes`. Each batch moves this cursor instead of the rest of the bytes.
+    processed_bytes: usize,
+}
 
 impl ReadBuffer {
     /// Processes the pending input followed by `input`, and keeps the rest; returns the number of completed requests.
     #[inline]
     pub fn receive(&mut self, input: &[u8], process: impl FnOnce(&[u8]) -> Processed) -> u64 {
-        if !self.0.is_empty() {
-            self.0.extend_from_slice(input);
+        if !self.bytes.is_empty() {
+            // Drop the processed beginning before the buffer would grow, if that moves fewer bytes than it drops.
+            let is_full = self.bytes.capacity() - self.bytes.len() < input.len();
+            if is_full && self.processed_bytes > self.bytes.len() / 2 {
+                self.bytes.drain(..self.processed_bytes);
+                self.processed_bytes = 0;
+            }
+            self.bytes.extend_from_slice(input);
             return self.resume(process);
         }
         let processed = process(input);
         if processed.bytes < input.len() && !processed.is_last {
-            self.0.extend_from_slice(&input[processed.bytes..]);
+            self.bytes.extend_from_slice(&input[processed.bytes..]);
         }
         processed.requests
     }
@@ -82,26 +98,26 @@ impl ReadBuffer {
     /// Processes the pending input, if any; returns the number of completed requests.
     #[inline]
     pub fn resume(&mut self, process: impl FnOnce(&[u8]) -> Processed) -> u64 {
-        if self.0.is_empty() {
+        if self.bytes.is_empty() {
             return 0;
         }
-        let processed = process(&self.0);
-        if processed.bytes == self.0.len() || processed.is_last {
-            clear(&mut self.0);
-        } else {
-            self.0.drain(..processed.bytes);
+        let processed = process(self.pending());
+        self.processed_bytes += processed.bytes;
+        if self.processed_bytes == self.bytes.len() || processed.is_last {
+            clear(&mut self.bytes);
+            self.processed_bytes = 0;
         }
         processed.requests
     }
 
     #[inline]
     pub fn pending(&self) -> &[u8] {
-        &self.0
+        &self.bytes[self.processed_bytes..]
     }
 
     #[cfg(test)]
     pub fn capacity(&self) -> usize {
-        self.0.capacity()
+        self.bytes.capacity()
     }
 }
 
@@ -120,14 +136,31 @@ mod tests {
     fn unprocessed_input_waits() {
         let mut buffer = ReadBuffer::default();
         assert_eq!(buffer.resume(|_| unreachable!("processing must not start without input")), 0);
-        assert_eq!((buffer.receive(b"12", process), buffer.0.len()), (2, 0), "whole requests are not copied");
-        assert_eq!((buffer.receive(b"345", process), &buffer.0[..]), (2, &b"5"[..]));
+        assert_eq!((buffer.receive(b"12", process), buffer.bytes.len()), (2, 0), "whole requests are not copied");
+        assert_eq!((buffer.receive(b"345", process), buffer.pending()), (2, &b"5"[..]));
         assert_eq!(
-            (buffer.receive(b"6789", process), &buffer.0[..]),
+            (buffer.receive(b"6789", process), buffer.pending()),
             (2, &b"789"[..]),
             "new input follows the pending input"
         );
-        assert_eq!((buffer.resume(process), &buffer.0[..]), (2, &b"9"[..]));
-        assert_eq!((buffer.receive(b".123", process), buffer.0.len()), (1, 0), "the end clears the buffer");
+        assert_eq!((buffer.resume(process), buffer.pending()), (2, &b"9"[..]));
+        assert_eq!((buffer.receive(b".123", process), buffer.bytes.len()), (1, 0), "the end clears the buffer");
+    }
+
+    #[test]
+    fn pending_input_is_moved_only_when_its_buffer_is_full() {
+        let mut buffer = ReadBuffer::default();
+        buffer.receive(&[b'1'; 10_000], process);
+        let place = buffer.pending().as_ptr();
+        for batch in 1..=2_600 {
+            assert_eq!(buffer.resume(process), 2);
+            assert_eq!(buffer.pending().as_ptr(), place.wrapping_add(2 * batch), "the rest stays in place");
+        }
+        // As much input as was processed reuses its room.
+        let capacity = buffer.capacity();
+        buffer.receive(&[b'1'; 2_000], process);
+        assert_eq!((buffer.capacity(), buffer.pending().len()), (capacity, 10_000 + 2_000 - 2 - 2 * 2_601));
+        while buffer.resume(process) > 0 {}
+        assert_eq!(buffer.pending(), b"");
     }
 }
