@@ -11,7 +11,7 @@ use waker::Waker;
 
 use crate::metrics::workers::{Counters, Syscall};
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, wait_timeout};
 
 #[cfg(all(test, loom))]
 mod models;
@@ -82,8 +82,11 @@ pub(super) struct Jobs<T> {
 #[derive(Debug)]
 struct State<T> {
     queue: VecDeque<T>,
-    /// Threads that wait and have not been notified.
+    /// Threads that wait and for which no notification is on its way.
     waiting: usize,
+    /// Notifications on their way. One may wake another thread than a thread whose time has just passed, or none, so the next thread
+    /// that ends its wait takes it.
+    notified: usize,
 }
 
 /// The result of a wait for jobs.
@@ -98,7 +101,7 @@ pub(super) enum WaitResult {
 
 impl<T> Jobs<T> {
     pub(super) fn new() -> Self {
-        let state = State { queue: VecDeque::new(), waiting: 0 };
+        let state = State { queue: VecDeque::new(), waiting: 0, notified: 0 };
         Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
@@ -120,6 +123,7 @@ impl<T> Jobs<T> {
         add(&mut state.queue);
         let woken = state.waiting.min(state.queue.len() - before);
         state.waiting -= woken;
+        state.notified += woken;
         drop(state);
         for _ in 0..woken {
             counters.syscall(Syscall::Wake);
@@ -140,20 +144,18 @@ impl<T> Jobs<T> {
         while state.queue.is_empty() && !self.is_closed() {
             state.waiting += 1;
             counters.syscall(Syscall::Wait);
-            match idle {
-                None => state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(idle) => {
-                    let woken = self.arrived.wait_timeout(state, idle);
-                    let (woken, result) = woken.unwrap_or_else(PoisonError::into_inner);
-                    state = woken;
-                    if result.timed_out() {
-                        state.waiting = state.waiting.saturating_sub(1);
-                        // An item may have come at the same moment.
-                        if state.queue.is_empty() && !self.is_closed() {
-                            return WaitResult::Nothing;
-                        }
-                    }
-                }
+            let is_late;
+            (state, is_late) = match idle {
+                None => (self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+                Some(idle) => wait_timeout(&self.arrived, &self.state, state, idle),
+            };
+            match state.notified {
+                0 => state.waiting -= 1,
+                _ => state.notified -= 1,
+            }
+            // An item may have come at the same moment.
+            if is_late && state.queue.is_empty() && !self.is_closed() {
+                return WaitResult::Nothing;
             }
         }
         if count == 0 || count >= state.queue.len() {

@@ -90,6 +90,35 @@ fn shared_queue_wakes_enough_threads() {
     });
 }
 
+/// A thread whose wait times out while an item arrives takes no notification from a thread that still waits.
+#[test]
+fn timed_out_wait_leaves_other_threads_woken() {
+    every_order(|| {
+        let jobs = Arc::new(Jobs::new());
+        let impatient = {
+            let jobs = jobs.clone();
+            thread::spawn(move || {
+                let (mut taken, idle) = (VecDeque::new(), Some(Duration::ZERO));
+                jobs.take(&mut taken, 1, idle, &Counters::default());
+                taken.len()
+            })
+        };
+        let sender = {
+            let jobs = jobs.clone();
+            thread::spawn(move || (1..=3).for_each(|item| jobs.send(item, &Counters::default())))
+        };
+        let (mut count, mut taken) = (0, VecDeque::new());
+        // The impatient thread takes at most one of the items.
+        while count < 2 {
+            assert_eq!(jobs.take(&mut taken, 1, None, &Counters::default()), WaitResult::Jobs);
+            count += taken.drain(..).count();
+        }
+        sender.join().unwrap();
+        let taken = impatient.join().unwrap();
+        assert_eq!(taken + count + jobs.len(), 3);
+    });
+}
+
 #[test]
 fn closed_queue_ends_its_thread() {
     every_order(|| {
