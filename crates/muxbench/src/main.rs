@@ -18,6 +18,12 @@ use std::process::ExitCode;
 
 use rustix::fs::Mode;
 
+/// An allocator that keeps freed memory for a second. The allocators of glibc and musl return it to the kernel at once if much is
+/// freed together, as completion loops do, and each of its pages then faults again.
+#[cfg(all(feature = "mimalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Deny other users write access to results, sockets and logs, whatever the umask. Child processes inherit this.
     rustix::process::umask(rustix::process::umask(Mode::WOTH) | Mode::WOTH);
