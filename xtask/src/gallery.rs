@@ -51,7 +51,7 @@ enum Source {
 const SECTIONS: &[Section] = &[
     Section {
         title: "epoll or io_uring?",
-        about: "One loop each, with few and with many connections. The rows of io_uring differ in the flags for task work and in polling.",
+        about: "One loop each, with few and with many connections.",
         name: "io_uring",
         run: "io_uring",
         command: "muxbench compare --arch epoll,epoll-et,io_uring,io_uring-plain,io_uring-coop,io_uring-poll \\\n    \
@@ -60,10 +60,8 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "A decision map",
-        about: "Which architecture wins under which traffic. Several names are a tie: each differs from the best one by at most \
-                2 % as measured,\nor not significantly. The first name wins the tie by CPU time, memory or simplicity. P(best), \
-                p50 and CPU time are those of the\nfirst name. P(best) is the probability that it is the best. In a tie it may \
-                be low, or high for a name that leads by less than 2 %.",
+        about: "Which architecture wins under which traffic? Several names are a [tie](../atlas.md#how-to-read-the-page); \
+                P(best), p50 and CPU\ntime are those of the first name.",
         name: "atlas",
         run: "atlas",
         command: "muxbench atlas --output results/atlas",
@@ -80,7 +78,7 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "kawai2006",
         about: "Requests on all connections, or only on some of them. The send deviation is the time by which a request was \
-                sent later\n(above 0) or earlier (below 0) than evenly spaced sends.",
+                sent later\n(above 0) or earlier than evenly spaced sends.",
         name: "kawai2006",
         run: "reproduce-kawai2006-quick",
         command: "muxbench reproduce kawai2006",
@@ -112,8 +110,7 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "hermes2025",
-        about: "Which network thread gets a new connection: one that waits, one by a hash, or one that a BPF program \
-                chooses (steering).",
+        about: "Which network thread gets a new connection: one that waits, one by a hash, or one that a BPF program chooses?",
         name: "hermes2025",
         run: "reproduce-hermes2025-quick",
         command: "muxbench reproduce hermes2025",
@@ -192,10 +189,10 @@ fn shown(pictures: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Returns the page of the pictures in `folder`.
 fn text(folder: &Path) -> anyhow::Result<String> {
-    let mut page = "# Gallery\n\nFigures of stored runs, each with the command that made its run. `cargo xtask gallery` draws all of \
-                    them, and writes this page.\nThe figures of a section are those of one machine: compare shapes and ratios, \
-                    not times.\n"
-        .to_owned();
+    let mut page =
+        "# Gallery\n\nWhat do results look like? `cargo xtask gallery` draws these figures of stored runs. Compare \
+                    shapes and ratios, not times: the\nhosts differ.\n"
+            .to_owned();
     let mut missing = Vec::new();
     for section in SECTIONS {
         let Section { title, about, command, .. } = section;
@@ -216,7 +213,7 @@ fn text(folder: &Path) -> anyhow::Result<String> {
                     content.split_once("</text>").map_or("", |(before, _)| before.rsplit('>').next().unwrap_or(""));
                 write!(page, "\n![{title}]({}/{file})\n", section.name)
             } else {
-                write!(page, "\n{}\n", content.trim_end())
+                write!(page, "\n{}\n\n[The whole map]({}/{file})\n", to_first_table(&content), section.name)
             };
         }
     }
@@ -224,6 +221,12 @@ fn text(folder: &Path) -> anyhow::Result<String> {
         let _ = write!(page, "\nNo run is stored yet for these sections: {}.\n", missing.join(", "));
     }
     Ok(page)
+}
+
+/// Returns the text of a map up to the end of its first table.
+fn to_first_table(map: &str) -> &str {
+    let end = map.find("\n|").and_then(|table| map[table..].find("\n\n").map(|length| table + length));
+    end.map_or(map, |end| &map[..end]).trim_end()
 }
 
 #[cfg(test)]
@@ -237,7 +240,7 @@ mod tests {
             ("io_uring/cpu.svg", "<svg><rect/><text x=\"1\">CPU time</text><text>more</text></svg>"),
             ("io_uring/other.png", ""),
             ("io_uring/host.txt", "A CPU, Linux 6.1"),
-            ("atlas/map.markdown", "| a map |\n\n"),
+            ("atlas/map.markdown", "1 race\n\n| a map |\n| --- |\n\nwork\n\n| a second |\n"),
         ] {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -246,12 +249,12 @@ mod tests {
         let page = text(folder.path()).unwrap();
         for words in [
             "\n```\n\nHost: A CPU, Linux 6.1.\n\n![CPU time](io_uring/cpu.svg)\n",
-            "\n\n| a map |\n",
+            "\n\n1 race\n\n| a map |\n| --- |\n\n[The whole map](atlas/map.markdown)\n",
             "$ muxbench atlas --output results/atlas\n",
         ] {
             assert!(page.contains(words), "{words}: {page}");
         }
-        assert!(!page.contains("other.png"));
+        assert!(!page.contains("other.png") && !page.contains("a second"));
         assert_eq!(page.matches("\n## ").count(), 2, "sections without pictures are left out");
         assert!(
             page.contains("for these sections: \"kawai2008\", ") && page.ends_with(", \"hermes2025\".\n"),
