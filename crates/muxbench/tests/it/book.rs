@@ -147,7 +147,7 @@ impl Sandbox {
         for name in ["mine.toml", "profile.toml", "results/TIME-advise/confirm.toml"] {
             write(name, SHORT.as_bytes());
         }
-        for name in ["index.html", "orders", "1k.bin", "10k.bin", "100k.bin", "bytes/1024"] {
+        for name in ["index.html", "orders", "1k.bin", "bytes/1024"] {
             write(&format!("public/{name}"), &[0; 1024]);
         }
         let times: String = (0..300).map(|ms| format!("{ms}\n")).collect();
