@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn links_lead_to_pages_or_become_text() {
-        let document = root().join("docs/decisions/README.md");
+        let document = root().join("docs/gallery/README.md");
         for (text, expected) in [
             ("[a](../gate.md#github), [b](README.md)", "[a](../gate.md#github), [b](index.md)"),
             ("see [`xtask`](../../xtask/src/lib.rs).", "see `xtask`."),
