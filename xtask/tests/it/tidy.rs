@@ -234,33 +234,6 @@ fn unsafe_code_is_only_in_listed_files() {
     }
 }
 
-/// Returns whether a file has a test with this name that is not ignored.
-fn is_test(file: &str, name: &str) -> bool {
-    let Some((before, _)) = file.split_once(&format!("fn {name}(")) else { return false };
-    // Attributes and comments directly precede their function.
-    let lines = before.lines().rev().map(str::trim);
-    let around: Vec<&str> =
-        lines.skip_while(|line| line.is_empty()).take_while(|line| line.starts_with(['#', '/'])).collect();
-    around.contains(&"#[test]") && !around.iter().any(|line| line.contains("ignore"))
-}
-
-#[test]
-fn ignored_and_other_functions_are_not_tests() {
-    for text in
-        ["#[test]\nfn it() {}", "proptest! {\n    /// It.\n    #[test]\n    #[cfg(unix)]\n    fn it(x in 0..3) {}"]
-    {
-        assert!(is_test(text, "it"), "{text}");
-    }
-    for text in [
-        "fn it() {}",
-        "#[test]\n#[ignore = \"slow\"]\nfn it() {}",
-        "#[test]\nfn other() {}\n\nfn it() {}",
-        "#[test]\nfn its() {}",
-    ] {
-        assert!(!is_test(text, "it"), "{text}");
-    }
-}
-
 #[test]
 fn only_output_rs_prints() {
     // Printing macros panic if standard error is full or closed.
@@ -272,30 +245,6 @@ fn only_output_rs_prints() {
             assert!(!text.contains(word), "{name} must print with the functions of output.rs, not with {word}");
         }
     }
-}
-
-#[test]
-fn tests_named_in_reliability_md_exist() {
-    let text = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
-    let mut named = 0;
-    for row in text.lines().filter(|line| line.starts_with('|')) {
-        // The path of a file precedes the names of its tests.
-        let mut tests = None;
-        for word in row.split('`').skip(1).step_by(2) {
-            if word.ends_with(".rs") {
-                let text = fs::read_to_string(root().join(word));
-                tests = Some((word, text.unwrap_or_else(|error| panic!("docs/reliability.md: {word}: {error}"))));
-            } else if let Some((file, text)) = &tests {
-                // Binaries with a custom test harness list their tests. The compiler warns of functions that are not listed.
-                let lists = ["crates/muxbench/tests/it/", "crates/server/tests/it/"];
-                let is_listed =
-                    lists.iter().any(|list| file.starts_with(list)) && text.contains(&format!("fn {word}("));
-                assert!(is_listed || is_test(text, word), "docs/reliability.md: {file} has no test {word}");
-                named += 1;
-            }
-        }
-    }
-    assert!(named > 40, "only {named} tests are named");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Faults during a run: finished trials stay stored, --resume runs the rest, and no process or temporary file is left.
-//! docs/reliability.md names the tests of other faults.
+//! docs/reliability.md lists what each fault costs.
 
 mod resources;
 
