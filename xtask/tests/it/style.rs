@@ -1,12 +1,9 @@
-//! Checks of names, comments, file sizes and links.
+//! Checks of names, file sizes, examples and links.
 
 use std::fs;
 use std::path::Path;
 
 use xtask::root;
-
-/// Words that must not begin a doc comment, because they begin a clause instead of a noun phrase or a verb.
-const WRONG_FIRST_WORDS: [&str; 5] = ["What", "Who", "Whoever", "Of", "That"];
 
 const FUNCTION_NAME_MAX: usize = 60;
 const FILE_LINES_MAX: usize = 700;
@@ -48,14 +45,6 @@ fn doc(line: &str) -> Option<&str> {
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
 }
 
-/// Returns the text of a line that begins a paragraph of a doc comment with a wrong word.
-fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
-    let text = doc(lines[at])?;
-    let follows_text = at > 0 && doc(lines[at - 1]).is_some_and(|before| !before.is_empty());
-    let first = text.split(|letter: char| !letter.is_alphabetic()).next()?;
-    (!follows_text && WRONG_FIRST_WORDS.contains(&first)).then(|| text.to_owned())
-}
-
 /// Returns the name of a function that a line defines, if the name is too long.
 fn long_function_name(line: &str) -> Option<String> {
     let (before, rest) = line.split_once("fn ")?;
@@ -77,12 +66,6 @@ fn inline_test_lines(lines: &[&str], at: usize) -> Option<usize> {
     }
     let end = (module..lines.len()).find(|&next| lines[next] == format!("{:indent$}}}", ""))?;
     Some(end - at + 1)
-}
-
-#[test]
-fn doc_comments_begin_with_a_noun_or_a_verb() {
-    let found = violations(wrong_first_word);
-    assert!(found.is_empty(), "{} doc comments begin with a clause:\n{}", found.len(), found.join("\n"));
 }
 
 /// `cargo xtask test` does not run examples.
@@ -115,9 +98,6 @@ fn files_and_inline_tests_are_short() {
 
 #[test]
 fn rules_find_violations() {
-    let lines = ["/// What it does.", "fn short() {}", "/// Returns", "/// What follows.", "//!", "//! Of one."];
-    let broken: Vec<usize> = (0..lines.len()).filter(|&at| wrong_first_word(&lines, at).is_some()).collect();
-    assert_eq!(broken, [0, 5], "only the first word of a paragraph is checked");
     let name = "a".repeat(61);
     assert_eq!(long_function_name(&format!("    pub fn {name}(")), Some(name));
     assert_eq!(long_function_name(&format!("fn {}()", "a".repeat(60))), None);
