@@ -28,6 +28,13 @@ pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     write().map_err(|error| unwritten(path, &format_args!("{error:#}")).into())
 }
 
+/// Replaces the samples of a file, and keeps its metadata. All errors of writing are [`Unwritten`].
+pub(crate) fn rewrite(path: &Path, samples: &[Sample]) -> anyhow::Result<()> {
+    let parameters = traffic::samples::parameters(path)?;
+    let parameters: Vec<(&str, String)> = parameters.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+    write(path, samples, &parameters)
+}
+
 /// The metadata of samples: the load and its trial.
 pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut parameters =

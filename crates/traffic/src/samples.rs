@@ -3,7 +3,8 @@
 //! All columns are 64-bit integers. `planned_ns`, `sent_ns` (null: never sent) and `complete_ns` (null: never answered) count
 //! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process.
 //! Kernel timestamps may be null: `scheduler_ns`, `driver_ns` and `arrived_ns` count from the start of the window too;
-//! `hardware_service_ns` is a duration. The file's key-value metadata holds all parameters of the trial.
+//! `hardware_service_ns` is a duration. `counted` is 1 if figures count the request, 0 if it was sent in a guard or in a round that was
+//! left out. The file's key-value metadata holds all parameters of the trial.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ use crate::columnar::{Kind, ROWS_PER_GROUP, SchemaColumn, Table};
 pub const SCHEMA: &str = "message samples {
     required int64 planned_ns; optional int64 sent_ns; optional int64 complete_ns; required int64 connection;
     optional int64 scheduler_ns; optional int64 driver_ns; optional int64 arrived_ns;
-    optional int64 hardware_service_ns; required int64 client;
+    optional int64 hardware_service_ns; required int64 client; required int64 counted;
 }";
 
 /// The limit of a sample's times, in nanoseconds (104 days). The sum of 1,000 such times fits in 64 bits with a sign.
@@ -41,7 +42,7 @@ pub const TIME_NS_MAX: u64 = 1 << 53;
 type Accessors = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
 
 /// The columns in the order of the schema.
-const COLUMNS: [Accessors; 9] = [
+const COLUMNS: [Accessors; 10] = [
     (|row| Some(row.planned_ns), |row, value| row.planned_ns = value),
     (|row| known(row.sent_ns), |row, value| row.sent_ns = value),
     (|row| known(row.complete_ns), |row, value| row.complete_ns = value),
@@ -51,6 +52,7 @@ const COLUMNS: [Accessors; 9] = [
     (|row| known(row.arrived_ns), |row, value| row.arrived_ns = value),
     (|row| known(row.hardware_service_ns), |row, value| row.hardware_service_ns = value),
     (|row| Some(row.client.into()), |row, value| row.client = value as u32),
+    (|row| Some(row.is_counted.into()), |row, value| row.is_counted = value != 0),
 ];
 
 fn known(ns: i64) -> Option<i64> {
@@ -141,7 +143,7 @@ pub fn check(samples: &[Sample], connections: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a file has the columns of samples. Files of earlier versions lack the last column.
+/// Whether a file has the columns of samples.
 fn is_ours(theirs: &[SchemaColumn]) -> bool {
     let schema = parse_message_type(SCHEMA).expect("the schema parses");
     let ours = schema.get_fields();
@@ -149,5 +151,5 @@ fn is_ours(theirs: &[SchemaColumn]) -> bool {
         let is_named = theirs.name == ours.name() && theirs.kind == Some(Kind::Int64);
         is_named && theirs.is_optional == ours.is_optional()
     };
-    (ours.len() - 1..=ours.len()).contains(&theirs.len()) && ours.iter().zip(theirs).all(is_same)
+    ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_same)
 }

@@ -448,8 +448,10 @@ fn merge(
         contestant.observations.load = Some(match contestant.trial.load.slices {
             None => report,
             Some(_) => {
-                let samples = traffic::samples::read(&contestant.samples).map_err(|error| (number, error))?;
-                let mut report = joined(&contestant.trial.load, report, &samples, &left_out);
+                let file = &contestant.samples;
+                let mut samples = traffic::samples::read(file).map_err(|error| (number, error))?;
+                let mut report = joined(&contestant.trial.load, report, &mut samples, &left_out);
+                crate::samples::rewrite(file, &samples).map_err(|error| (number, error))?;
                 let (observations, slices) = (&mut contestant.observations, report.slices.as_mut());
                 if let Some((slices, figures)) = slices.zip(turns.get(number)) {
                     let none = BTreeSet::new();

@@ -519,6 +519,7 @@ mod tests {
     fn port_reuse_over_loopback_alone_does_not_suffice() {
         let mut experiment = presets::find("compare").unwrap().experiment();
         experiment.workload.requests_per_connection = std::num::NonZeroU32::new(1);
+        experiment.phases.measure = crate::spec::units::Time(800_000_000);
         let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
         let with = |reuse: u64| {
             let setting = |path: &str| (path == "net/ipv4/tcp_tw_reuse").then_some(reuse);

@@ -126,7 +126,7 @@ mod tests {
                 is_past: false,
                 is_alone: false,
                 is_separated: false,
-                metric: (value > 0.0).then(|| value * random.random_range(0.995..1.005)),
+                metric: (value > 0.0).then(|| value * random.random_range(0.99..1.01)),
                 times: None,
                 values: Vec::new(),
                 probe: None,

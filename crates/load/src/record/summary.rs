@@ -87,7 +87,7 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
             }
         }),
         connection: first + record.connection,
-        client: 0,
+        ..Sample::UNKNOWN
     };
     let mut samples: Vec<Sample> = recorded
         .iter()

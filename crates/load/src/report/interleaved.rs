@@ -126,8 +126,8 @@ pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item =
 }
 
 /// Returns the report of the measured parts, without the rounds in `left_out`. `report` and `samples` cover the whole window,
-/// including the guards.
-pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_out: &BTreeSet<u64>) -> LoadReport {
+/// including the guards; the samples that count are marked.
+pub fn joined(config: &LoadConfig, report: LoadReport, samples: &mut [Sample], left_out: &BTreeSet<u64>) -> LoadReport {
     let Some(slices) = config.slices else { return report };
     let window = config.window_ns();
     let all_rounds = (window.end - window.start) / slices.round_ns();
@@ -136,6 +136,8 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     let joined = Joined::new(config, slices, if 2 * pauses > all_rounds { &none } else { left_out });
     let window_ns = joined.window_ns();
     let window_s = window_ns as f64 / 1e9;
+    samples.iter_mut().for_each(|sample| sample.is_counted = joined.join(sample.planned_ns).is_some());
+    let samples = &*samples;
     let whole: Vec<Sample> = samples.iter().filter_map(|sample| joined.sample(sample)).collect();
     let of_samples = |difference: fn(&Sample) -> Option<i64>| figures::measured(&whole, window_ns, difference);
     let (send_delay, service) = (of_samples(figures::send_delay_ns), of_samples(figures::service_ns));
@@ -244,8 +246,8 @@ mod tests {
 
     #[test]
     fn guards_and_other_slices_are_not_measured() {
-        let (config, samples) = (config(), samples(&config()));
-        let report = joined(&config, LoadReport::default(), &samples, &BTreeSet::new());
+        let (config, mut samples) = (config(), samples(&config()));
+        let report = joined(&config, LoadReport::default(), &mut samples, &BTreeSet::new());
         assert_eq!((report.window_ns, report.planned, report.sent, report.completed), (256 * MS, 256, 256, 256));
         assert!((report.rate_achieved_per_s - 1_000.0).abs() < 1e-6, "{}", report.rate_achieved_per_s);
         assert!((report.rate_sent_per_s - 1_000.0).abs() < 1e-6);
@@ -255,6 +257,7 @@ mod tests {
         assert_eq!((slices.rounds, slices.left_out, slices.overrun), (32, 0, 0));
         assert!((slices.active_share - 0.5).abs() < 1e-9, "{}", slices.active_share);
         assert_eq!(slices.p50_by_half_ns, [3_000, 7_000]);
+        assert_eq!(samples.iter().filter(|sample| sample.is_counted).count(), 256, "8 of 10 of a slice");
         assert_eq!(slices.responses, 256);
         assert_eq!(report.outstanding, Outstanding::default());
     }
@@ -269,7 +272,7 @@ mod tests {
             .filter(|it| it.complete_ns - it.sent_ns < 2_000)
             .for_each(|it| it.complete_ns += 2 * MS as i64);
         let rates = |config: &LoadConfig| {
-            let report = joined(config, LoadReport::default(), &samples, &BTreeSet::new());
+            let report = joined(config, LoadReport::default(), &mut samples.clone(), &BTreeSet::new());
             [report.slices.unwrap().responses, report.completed_by_part.unwrap().iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
@@ -288,7 +291,7 @@ mod tests {
             (sample.connection, sample.complete_ns) = (at as u32 % 3, sample.planned_ns + MS as i64);
         }
         let expected = |config: &LoadConfig, samples: &[Sample]| {
-            joined(config, report.clone(), samples, &BTreeSet::new()).slices.unwrap().law_responses
+            joined(config, report.clone(), &mut samples.to_vec(), &BTreeSet::new()).slices.unwrap().law_responses
         };
         assert_eq!(expected(&config, &samples), Some(256.0), "one for each millisecond");
         let sleepy = Think { mean_ns: 8 * MS, ..think };
@@ -307,11 +310,11 @@ mod tests {
         let left_out = rounds_with_pauses(&config, reports.iter());
         // Rounds of 20 ms; the window begins with round 1.
         assert_eq!(left_out, [1, 2, 3, 4, 32, 33].into());
-        let report = joined(&config, LoadReport::default(), &samples, &left_out);
+        let report = joined(&config, LoadReport::default(), &mut samples.clone(), &left_out);
         assert_eq!((report.window_ns, report.planned), (27 * 8 * MS, 27 * 8));
         assert_eq!(report.slices.unwrap().left_out, 5);
         // With too many pauses, all rounds are measured.
-        let report = joined(&config, LoadReport::default(), &samples, &(0..18).collect());
+        let report = joined(&config, LoadReport::default(), &mut samples.clone(), &(0..18).collect());
         assert_eq!((report.window_ns, report.slices.map(|it| (it.rounds, it.left_out))), (256 * MS, Some((15, 17))));
     }
 
@@ -321,7 +324,7 @@ mod tests {
         let last_of_slice = samples[9].planned_ns;
         // The slice ends 1 ms after the last request; the guard of the next slice, 3 ms after it.
         samples[9].complete_ns = last_of_slice + 2_900_000;
-        let of = |samples: &[Sample]| joined(&config, LoadReport::default(), samples, &BTreeSet::new());
+        let of = |samples: &[Sample]| joined(&config, LoadReport::default(), &mut samples.to_vec(), &BTreeSet::new());
         assert_eq!(of(&samples).slices.unwrap().overrun, 0);
         samples[9].complete_ns = last_of_slice + 3_100_000;
         assert_eq!(of(&samples).slices.unwrap().overrun, 1);
@@ -339,7 +342,7 @@ mod tests {
             for (_, sample) in samples.iter_mut().enumerate().filter(|(at, _)| late(*at)) {
                 sample.complete_ns += 3 * MS as i64;
             }
-            let report = joined(&config, LoadReport::default(), &samples, &BTreeSet::new());
+            let report = joined(&config, LoadReport::default(), &mut samples.clone(), &BTreeSet::new());
             (report.outstanding.at_end, report.rate_achieved_per_s.round() as u64)
         };
         assert_eq!((of(3), of(1)), ((0, 1_000), (64, 750)));
@@ -349,6 +352,6 @@ mod tests {
     fn report_without_slices_is_unchanged() {
         let config = LoadConfig { slices: None, ..config() };
         let report = LoadReport { planned: 7, ..LoadReport::default() };
-        assert_eq!(joined(&config, report, &[], &BTreeSet::new()).planned, 7);
+        assert_eq!(joined(&config, report, &mut [], &BTreeSet::new()).planned, 7);
     }
 }

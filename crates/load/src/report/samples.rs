@@ -25,6 +25,8 @@ pub struct Sample {
     pub connection: u32,
     /// The process, from 0.
     pub client: u32,
+    /// Whether figures count the request: in an interleaved trial, only those planned in the measured parts of its turns.
+    pub is_counted: bool,
 }
 
 impl Sample {
@@ -42,6 +44,7 @@ impl Sample {
         hardware_service_ns: Self::NEVER,
         connection: 0,
         client: 0,
+        is_counted: true,
     };
 }
 

@@ -79,6 +79,9 @@ pub struct Row {
     /// Number of repeats that estimates use: valid repeats and, in a valid row, repeats that the server may have made
     /// unsteady.
     pub(crate) repeats_estimated: usize,
+    /// The trials whose requests the figures cover, by their numbers. p90, p95 and p99 leave out those whose tail the client may have
+    /// caused.
+    pub(crate) trials: Vec<u32>,
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
     /// Service time, t3 − t2, of all requests that count; `None` if no repeat has one.

@@ -277,6 +277,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         repeats: finished.len(),
         repeats_valid: finished.iter().filter(valid).count(),
         repeats_estimated: estimated.len(),
+        trials: records.iter().map(|record| record.trial.index).collect(),
         missing,
         send_delay: distribution(&records, |load| &load.send_delay),
         response: merged_distribution(&records, &late, |load| &load.response),

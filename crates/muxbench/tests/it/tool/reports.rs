@@ -195,6 +195,24 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
     }
 }
 
+/// Computes the percentiles of tables from the stored samples, in turns and in separate trials.
+fn percentiles_of_tables_are_those_of_stored_samples() {
+    let interpreter = prepared("MUXBENCH_PYTHON", "python");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check_figures.py");
+    for how in ["auto", "never"] {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["--interleave", how, "--output", "here", "--quiet"];
+        measure(folder.path(), &[SMALL, &arguments].concat());
+        let report = run(folder.path(), &["report", "here", "--json"], 0).stdout;
+        std::fs::write(folder.path().join("report.json"), report).unwrap();
+        let mut check = std::process::Command::new(&interpreter);
+        let output = check.arg(script).args(["here", "report.json"]).current_dir(folder.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let compared: u32 = text(&output.stdout).trim().parse().unwrap_or_else(|_| panic!("{errors}"));
+        assert!(compared >= 16, "p1 to p75 of two times and two servers at least: {compared}");
+    }
+}
+
 fn public_tools_read_samples_and_histograms() {
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
@@ -438,6 +456,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(history_of_races_shows_their_answers));
     cases.once(case!(send_deviation_is_computed_from_stored_samples));
     cases.once(case!(paper_experiment_prints_the_tables_of_the_paper));
+    cases.once(case!(percentiles_of_tables_are_those_of_stored_samples));
     cases.once(case!(public_tools_read_samples_and_histograms));
     cases.once(case!(single_figure_runs_only_its_experiments));
     cases.once(case!(finished_paper_is_shown_and_not_run_again));
