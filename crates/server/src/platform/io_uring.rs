@@ -27,6 +27,15 @@ fn reason(error: &io::Error, disabled: &str, needs: &str) -> String {
     format!("no io_uring: {error}; {help}")
 }
 
+/// Ignores interruptions, timeouts, and temporary lack of resources: the next call retries. EBUSY: the kernel accepts requests again
+/// after the server has read completions.
+pub(crate) fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
+    match result.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) | Err((Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
+}
+
 /// Cancels all operations of a ring and waits for their end. Closing a ring ends them asynchronously, when their memory may already
 /// have another owner. If the kernel refuses, the process aborts.
 pub(crate) fn end_operations(ring: &Submitter<'_>) {
@@ -59,6 +68,13 @@ mod tests {
         let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
                         sysctl -w kernel.io_uring_disabled=0";
         assert_eq!(reason, expected);
+    }
+
+    #[test]
+    fn only_permanent_errors_of_a_ring_end_its_server() {
+        let ignored = |error| ignore_temporary(Err(io::Error::from_raw_os_error(error))).is_ok();
+        assert!([libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ETIME].into_iter().all(ignored));
+        assert!(![libc::EBADF, libc::EINVAL, libc::ENXIO].into_iter().any(ignored));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use io_uring::{IoUring, cqueue, opcode};
 use super::{Interest, Readiness, Ready, Trigger, index};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::busy_poll;
-use crate::platform::io_uring::refusal;
+use crate::platform::io_uring::{ignore_temporary, refusal};
 use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::BusyPolls;
 use crate::token::Token;
@@ -54,11 +54,7 @@ pub(super) fn enter(ring: &IoUring, timeout: Option<Duration>) -> io::Result<()>
         None => ring.submitter().submit_and_wait(1),
         Some(timeout) => ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
     };
-    match waited.map_err(|error| (error.raw_os_error(), error)) {
-        // EBUSY: the kernel accepts requests again after the server has read completions.
-        Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => Ok(()),
-        Err((_, error)) => Err(error),
-    }
+    ignore_temporary(waited)
 }
 
 /// The user data of a poll request.
@@ -72,7 +68,7 @@ impl IoUringPoll {
         // SAFETY: neither poll nor cancel requests have pointers.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submits += 1;
-            self.ring.submit()?;
+            ignore_temporary(self.ring.submit())?;
         }
         Ok(())
     }
