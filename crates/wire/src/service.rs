@@ -21,7 +21,14 @@ pub trait Service {
     /// connection, because the kernel may be reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// Marks `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this completed.
+    /// Returns bytes to send after those of [`Service::unsent`] that are elsewhere in memory, if any, so that one write can send
+    /// both. They stay in place as long.
+    #[inline]
+    fn unsent_tail<'a>(&'a self, _conn: &'a Self::Conn) -> &'a [u8] {
+        &[]
+    }
+
+    /// Marks `count` bytes of [`Service::unsent`] and [`Service::unsent_tail`] as sent. Returns the number of waiting requests that this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Returns the application's bytes among the `bytes` that moved since the last call. Encryption adds others.

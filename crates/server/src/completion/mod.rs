@@ -8,6 +8,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
+use crate::net::connection::Unsent;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::Spins;
@@ -71,17 +72,18 @@ pub trait Completion: Sized {
         Ok(())
     }
 
-    /// Requests bytes, up to the read budget, in a buffer of the mechanism. The receive is one-shot or multishot.
-    fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
+    /// Requests bytes, up to the read budget, in a buffer of the mechanism. The receive is one-shot if `once` is set, otherwise
+    /// one-shot or multishot.
+    fn receive(&mut self, io: RawFd, token: Token, once: bool) -> io::Result<()>;
 
     /// Ends a multishot receive. Its last completion may still have bytes.
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
-    /// Sends some of `bytes`. Each connection has at most one send at a time.
+    /// Sends some of the bytes. Each connection has at most one send at a time.
     ///
     /// # Safety
-    /// `bytes` must neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
-    unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
+    /// The bytes must neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
+    unsafe fn send(&mut self, io: RawFd, token: Token, unsent: Unsent<'_>) -> io::Result<()>;
 
     /// The received bytes, in order: those of each buffer.
     fn parts(&self, received: &Received) -> impl Iterator<Item = &[u8]>;

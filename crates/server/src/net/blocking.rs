@@ -77,7 +77,7 @@ pub(super) fn serve(service: &dyn Connect, io: &OwnedFd, buffer: &mut ReadBuffer
     while next != Next::End && !connection.is_overdue(io.as_fd(), counters) {
         next = match next {
             // A write without progress returns after a tick, so that the limits are checked before it continues.
-            Next::Write => connection.on_writable(io.as_fd(), counters),
+            Next::Write | Next::WriteOn => connection.on_writable(io.as_fd(), counters),
             _ => connection.on_readable(io.as_fd(), buffer, counters),
         };
     }

@@ -54,6 +54,10 @@ impl<M: Completion> NetworkLoop for CompletionLoops<M> {
     }
 }
 
+/// The most bytes of unanswered requests that a loop receives by multishot receives. The
+/// kernel fills many buffers for one socket before the loop can cancel its receive. Beyond this size, all receives are one-shot.
+const UNANSWERED_BYTES_MAX: u64 = 4 << 20;
+
 struct CompletionLoop<'a, M> {
     // Dropped first: the kernel may be reading from the fields below.
     mechanism: M,
@@ -62,6 +66,10 @@ struct CompletionLoop<'a, M> {
     /// Connections that are not yet admitted, oldest first, each with whether the accept thread has already counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
     messages: Vec<Message>,
+    /// The sum of `unanswered_bytes` of all connections.
+    unanswered_bytes: u64,
+    /// Whether all receives are one-shot.
+    receives_once: bool,
     /// Present if receives may miss the end of a stream. The loop watches its clock while there are connections.
     idle_sweep: Option<IdleSweep>,
     network: NetworkContext<'a>,
@@ -75,6 +83,12 @@ struct Serving<'a> {
     cancelled: bool,
     sending: bool,
     failed: bool,
+    /// Whether the client may send faster than it reads: its last bytes came while a response was unsent, or filled a read budget
+    /// and caused a response. Such a connection receives one read budget at a time, because a multishot receive takes all that
+    /// arrives.
+    is_behind: bool,
+    /// The bytes received since all responses were sent.
+    unanswered_bytes: u32,
     /// Whether the connection is new, or has received something since its slot was last swept.
     was_active: bool,
 }
@@ -93,6 +107,8 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             acceptor: network.acceptor(false)?,
             arrivals: VecDeque::new(),
             messages: Vec::new(),
+            unanswered_bytes: 0,
+            receives_once: false,
             idle_sweep: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
             network,
         })
@@ -140,8 +156,27 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                 }
             }
             self.admit_arrivals()?;
+            self.bound_receives()?;
             stalls.end_turn(self.network.counters, self.network.context);
         }
+    }
+
+    /// Ends all multishot receives if clients have sent much more than they read.
+    fn bound_receives(&mut self) -> io::Result<()> {
+        let is_beyond = self.unanswered_bytes > UNANSWERED_BYTES_MAX;
+        if is_beyond && !self.receives_once {
+            for slot in 0..self.connections.slots() {
+                if let Some((token, serving)) = self.connections.tenant_of(slot)
+                    && serving.receiving
+                    && !serving.cancelled
+                {
+                    serving.cancelled = true;
+                    self.mechanism.cancel_receive(token)?;
+                }
+            }
+        }
+        self.receives_once = is_beyond;
+        Ok(())
     }
 
     fn admit_arrivals(&mut self) -> io::Result<()> {
@@ -213,7 +248,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                     // Abort a zero-copy send, which otherwise lasts until the client has received it or the kernel gives up.
                     let _ = rustix::net::connect_unspec(&serving.io);
                 }
-                self.advance(token, false)?;
+                self.advance(token)?;
             }
         }
         Ok(())
@@ -268,10 +303,12 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         };
         self.mechanism.open(io.as_raw_fd(), token)?;
         let connection = self.network.service.connect();
-        let (receiving, cancelled, sending, failed, was_active) = (false, false, false, false, true);
-        let serving = Serving { io, connection, receiving, cancelled, sending, failed, was_active };
+        let (receiving, cancelled, sending, failed, is_behind, was_active) = (false, false, false, false, false, true);
+        let unanswered_bytes = 0;
+        let serving =
+            Serving { io, connection, receiving, cancelled, sending, failed, is_behind, unanswered_bytes, was_active };
         self.connections.fill(token, serving);
-        self.advance(token, false)?;
+        self.advance(token)?;
         self.watch_clock()?;
         Ok(true)
     }
@@ -286,53 +323,59 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         serving.cancelled &= received.more;
         match received.result {
             Ok(0) => serving.connection.finish(),
-            Ok(_) => {
+            Ok(count) => {
                 for part in self.mechanism.parts(&received) {
                     serving.connection.receive(part, self.network.counters);
                 }
+                if !serving.connection.unsent().is_empty() {
+                    // A slot counts less than 4 GiB, which no connection can store.
+                    serving.unanswered_bytes += count as u32;
+                    self.unanswered_bytes += count as u64;
+                }
+                let is_full = count >= self.network.context.options.read_budget_bytes.bytes();
+                serving.is_behind = serving.sending || (is_full && !serving.connection.unsent().is_empty());
             }
             // The buffers ran out, or the receive was cancelled. `advance` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
-        let behind = serving.sending;
         self.mechanism.give_back(received);
-        self.advance(token, behind)
+        self.advance(token)
     }
 
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
-        // After a partial send the client may not be reading.
-        let mut behind = true;
         match result {
             Ok(count) => {
-                behind = count < serving.connection.unsent().len();
+                // After a partial send the client may not be reading.
+                serving.is_behind |= count < serving.connection.unsent().len();
                 serving.connection.sent(count, self.network.counters);
             }
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INTR) => serving.is_behind = true,
             Err(_) => serving.failed = true,
         }
-        self.advance(token, behind)
+        self.advance(token)
     }
 
-    /// Requests the operation that the connection waits for, unless it is pending, or ends the connection. If `behind` is set
-    /// and responses are still unsent, cancels a multishot receive; a later call requests it again once all responses are sent.
+    /// Requests the operation that the connection waits for, unless it is pending, or ends the connection. If responses to a client
+    /// that is behind are unsent, cancels a multishot receive; a later call requests the next one once all responses are sent.
     #[inline]
-    fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
+    fn advance(&mut self, token: Token) -> io::Result<()> {
         let counters = self.network.counters;
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
         let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd()) };
         match next {
             Next::Read => {
+                self.unanswered_bytes -= u64::from(mem::take(&mut serving.unanswered_bytes));
                 if !serving.receiving {
                     serving.receiving = true;
-                    self.mechanism.receive(io, token)?;
+                    self.mechanism.receive(io, token, serving.is_behind || self.receives_once)?;
                 }
             }
-            Next::Write => {
-                if behind && serving.receiving && !serving.cancelled {
+            Next::Write | Next::WriteOn => {
+                if serving.is_behind && serving.receiving && !serving.cancelled {
                     serving.cancelled = true;
                     self.mechanism.cancel_receive(token)?;
                 }
@@ -350,6 +393,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             }
             Next::End => {
                 self.mechanism.close(token)?;
+                self.unanswered_bytes -= u64::from(serving.unanswered_bytes);
                 drop(self.connections.remove(token));
                 counters.syscall(Syscall::Close);
                 counters.ended.add(1);
@@ -372,6 +416,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::workers::{Counters, Workers};
+    use crate::net::connection::Unsent;
     use crate::registry::find_model;
     use crate::service::limits::Limits;
     use crate::socket;
@@ -423,7 +468,7 @@ mod tests {
             Ok(())
         }
 
-        fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+        fn receive(&mut self, io: RawFd, token: Token, _once: bool) -> io::Result<()> {
             if mem::replace(&mut self.was_deaf, true) {
                 self.request(io, token, Operation::Receive);
             }
@@ -435,7 +480,7 @@ mod tests {
             Ok(())
         }
 
-        unsafe fn send(&mut self, _: RawFd, _: Token, _: &[u8]) -> io::Result<()> {
+        unsafe fn send(&mut self, _: RawFd, _: Token, _: Unsent<'_>) -> io::Result<()> {
             unreachable!("no request arrives")
         }
 

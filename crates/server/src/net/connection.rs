@@ -3,6 +3,7 @@
 //! Loops and runtimes know neither service nor protocol: a vtable leads to [`Connection`]. So they are compiled once for all
 //! services, and an event costs one indirect call, whose callees are inlined.
 
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -14,6 +15,10 @@ use wire::Service;
 use crate::metrics::workers::{Counters, Syscall};
 use crate::socket;
 use crate::spec::read_budget::ReadBudget;
+
+/// The write budget: the most bytes that a connection sends in a turn. A loop then also serves other ready connections, which wait
+/// about 0.1 ms for a full turn.
+pub const WRITE_BUDGET_BYTES: usize = 256 << 10;
 
 /// Makes the connections of a service.
 pub trait Connect: Send + Sync {
@@ -47,10 +52,11 @@ impl<S: Service<Conn: Send> + Send + Sync> Connect for S {
 
 /// The state of one connection. Only one thread uses it at a time.
 pub trait Connection: Send {
-    /// Reads once and answers the completed requests. On a blocking socket it waits for bytes and writes the whole response.
+    /// Reads once, answers the completed requests and writes like [`Connection::on_writable`]. On a blocking socket it waits for
+    /// bytes.
     fn on_readable(&mut self, io: BorrowedFd<'_>, buffer: &mut ReadBuffer, counters: &Counters) -> Next;
 
-    /// Writes until everything is sent or the socket is full.
+    /// Writes until everything is sent, the socket is full, or the write budget is spent.
     fn on_writable(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Next;
 
     /// Handles the bytes of a read; an empty read ends the stream. Returns [`Next::Write`] if there is something to send.
@@ -66,8 +72,9 @@ pub trait Connection: Send {
     /// Notes that the peer has finished sending.
     fn finish(&mut self);
 
-    /// Returns the next bytes to send. They neither move nor change until [`Connection::sent`] or the end of the connection.
-    fn unsent(&self) -> &[u8];
+    /// Returns the next bytes to send, at most a write budget. They neither move nor change until [`Connection::sent`] or the end
+    /// of the connection.
+    fn unsent(&self) -> Unsent<'_>;
 
     /// Marks `count` bytes as sent.
     fn sent(&mut self, count: usize, counters: &Counters);
@@ -95,8 +102,42 @@ pub enum Next {
     Read,
     /// Wait for room to send the rest of a response. Nothing is read until then, which bounds the memory of one client.
     Write,
+    /// The write budget is spent: send the rest of a response in the next turn. The socket may have room already.
+    WriteOn,
     /// The connection is over.
     End,
+}
+
+/// Bytes to send, which may be in two places of memory. The first part is empty only if both are.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsent<'a> {
+    pub first: &'a [u8],
+    pub second: &'a [u8],
+}
+
+impl<'a> Unsent<'a> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.first.len() + self.second.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    #[inline]
+    pub fn slices(&self) -> [IoSlice<'a>; 2] {
+        [self.first, self.second].map(IoSlice::new)
+    }
+
+    /// Returns the first `bytes_max` bytes, or all.
+    #[inline]
+    fn within(self, bytes_max: usize) -> Self {
+        let first = &self.first[..self.first.len().min(bytes_max)];
+        let second = &self.second[..self.second.len().min(bytes_max - first.len())];
+        Self { first, second }
+    }
 }
 
 /// The memory for reads of one thread. It stays uninitialised: pages that no read reaches cost nothing.
@@ -167,14 +208,26 @@ impl<S: Service<Conn: Send> + Sync> Connection for Served<'_, S> {
 
     #[inline]
     fn on_writable(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Next {
+        let mut left_bytes = WRITE_BUDGET_BYTES;
         loop {
-            let unsent = self.unsent();
+            let unsent = self.unsent().within(left_bytes);
             if unsent.is_empty() {
-                return self.next(io);
+                // If bytes are left, the budget is spent.
+                return match self.next(io) {
+                    Next::Write => Next::WriteOn,
+                    next => next,
+                };
             }
             counters.syscall(Syscall::Write);
-            match rustix::io::write(io, unsent) {
-                Ok(count) => self.sent(count, counters),
+            let written = match unsent.second {
+                [] => rustix::io::write(io, unsent.first),
+                _ => rustix::io::writev(io, &unsent.slices()),
+            };
+            match written {
+                Ok(count) => {
+                    left_bytes -= count;
+                    self.sent(count, counters);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Write,
                 Err(_) => return Next::End,
@@ -217,8 +270,9 @@ impl<S: Service<Conn: Send> + Sync> Connection for Served<'_, S> {
     }
 
     #[inline]
-    fn unsent(&self) -> &[u8] {
-        self.service.unsent(&self.conn)
+    fn unsent(&self) -> Unsent<'_> {
+        let (first, second) = (self.service.unsent(&self.conn), self.service.unsent_tail(&self.conn));
+        Unsent { first, second }.within(WRITE_BUDGET_BYTES)
     }
 
     #[inline]

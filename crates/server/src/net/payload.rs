@@ -22,6 +22,8 @@ mod models;
 pub enum Action {
     /// Watches the connection for this event. `None` watches nothing until another stage sends a message.
     Watch(Option<Interest>),
+    /// Writes on in the next turn.
+    WriteOn,
     End,
 }
 
@@ -30,6 +32,7 @@ impl From<Next> for Action {
         match next {
             Next::Read => Self::Watch(Some(Interest::Read)),
             Next::Write => Self::Watch(Some(Interest::Write)),
+            Next::WriteOn => Self::WriteOn,
             Next::End => Self::End,
         }
     }
@@ -105,7 +108,7 @@ impl<'a> Payload<'a> for Inline {
 pub(super) enum Message {
     /// A new connection, from the accept thread.
     Connection(OwnedFd),
-    /// A response did not fit into the socket: the network thread sends the rest.
+    /// A response did not fit into the socket or into the write budget: the network thread sends the rest.
     Blocked(Token),
     /// The connection's buffer has room again: the network thread reads on.
     Resume(Token),
@@ -116,7 +119,7 @@ pub(super) enum Message {
 }
 
 /// The payload stage in payload threads. At most one of them serves a connection at a time, so its responses keep their order.
-/// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
+/// The payload thread writes a response; the network thread sends the part that fits neither the socket nor the write budget.
 pub(super) struct HandOff<'q, 'a> {
     queues: &'q [Jobs<Job<'a>>],
     turn: usize,
@@ -174,7 +177,7 @@ fn reject(tenant: &Job<'_>, mut unserved: MutexGuard<'_, Unserved>, counters: &C
     let next = connection.reject(&unserved.bytes, tenant.io.as_fd(), counters);
     unserved.clear();
     // Like a blocked job, the connection is read only after the rest of its response is sent.
-    unserved.is_job = next == Next::Write;
+    unserved.is_job = matches!(next, Next::Write | Next::WriteOn);
     if next == Next::Read { unserved.action() } else { next.into() }
 }
 
@@ -345,7 +348,7 @@ fn serve<'a>(
         admission.complete(queued_ns);
     }
     let message = match next {
-        Next::Write => Message::Blocked(job.token),
+        Next::Write | Next::WriteOn => Message::Blocked(job.token),
         Next::End => Message::End(job.token),
         Next::Read => {
             let mut unserved = lock(&job.unserved);

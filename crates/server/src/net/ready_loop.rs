@@ -61,8 +61,9 @@ struct ReadyLoop<'a, M, P: Payload<'a>> {
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
     buffer: ReadBuffer,
-    /// For edge-triggered mechanisms: connections that may have more to read. Each is listed once and read once a turn.
-    unread: VecDeque<Token>,
+    /// For edge-triggered mechanisms: connections that may read or write more without an event. Each is listed once and served once
+    /// a turn.
+    unfinished: VecDeque<Token>,
     /// For edge-triggered mechanisms: the longest wait before the next accept; `None` to accept only after an event.
     accept_after: Option<Duration>,
     /// Connections from the accept thread that are not yet admitted, oldest first.
@@ -75,7 +76,7 @@ struct Entry<T> {
     tenant: T,
     /// The event that the loop handles. `None` while another stage has the connection.
     watched: Option<Interest>,
-    unread: bool,
+    is_listed: bool,
 }
 
 impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
@@ -87,7 +88,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor: network.acceptor(true)?,
             buffer: ReadBuffer::new(network.context.options.read_budget_bytes),
-            unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
+            unfinished: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
             accept_after: None,
             arrivals: VecDeque::new(),
             messages: Vec::new(),
@@ -118,9 +119,9 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
         let mut stalls = Stalls::default();
         started.thread_ready();
         loop {
-            // Do not block while there are connections to admit or read.
+            // Do not block while there are connections to admit or to serve.
             let timeout = match M::TRIGGER {
-                _ if !self.arrivals.is_empty() || !self.unread.is_empty() => Some(Duration::ZERO),
+                _ if !self.arrivals.is_empty() || !self.unfinished.is_empty() => Some(Duration::ZERO),
                 Trigger::Edge => self.accept_after,
                 Trigger::Level => None,
             };
@@ -163,7 +164,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
                 if self.accept_after.is_some() {
                     self.accept(false)?;
                 }
-                self.read_on()?;
+                self.serve_unfinished()?;
             }
             self.payload.end_turn(counters);
             stalls.end_turn(counters, self.network.context);
@@ -233,7 +234,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             self.network.refuse(P::io(&tenant));
             return false;
         }
-        self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), unread: false });
+        self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), is_listed: false });
         true
     }
 
@@ -284,28 +285,36 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             Interest::Read => self.payload.on_readable(tenant, &mut self.buffer, counters),
             Interest::Write => self.payload.on_writable(tenant, counters),
         };
-        if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
+        match action {
+            Action::Watch(Some(next)) if next == interest => Ok(()),
+            // A level-triggered mechanism reports the rest of the room again.
+            Action::WriteOn if interest == Interest::Write && M::TRIGGER == Trigger::Level => Ok(()),
+            action => self.settle(token, action),
+        }
     }
 
     fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
         let token = event.token;
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         match (entry.watched, event.interest) {
-            // A listed connection is read in its turn.
-            (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
+            // A listed connection is served in its turn.
+            _ if entry.is_listed => Ok(()),
+            (Some(Interest::Read), Interest::Read) => self.read(token, event.drain),
             // Try to write after any event. If only requests arrived, the socket is still full.
             (Some(Interest::Write), _) => self.serve(token, Interest::Write),
             (Some(Interest::Read) | None, _) => Ok(()),
         }
     }
 
-    fn read_on(&mut self) -> io::Result<()> {
-        for _ in 0..self.unread.len() {
-            let Some(token) = self.unread.pop_front() else { break };
+    fn serve_unfinished(&mut self) -> io::Result<()> {
+        for _ in 0..self.unfinished.len() {
+            let Some(token) = self.unfinished.pop_front() else { break };
             if let Some(entry) = self.connections.get(token) {
-                entry.unread = false;
-                if entry.watched == Some(Interest::Read) {
-                    self.read(token, true)?;
+                entry.is_listed = false;
+                match entry.watched {
+                    Some(Interest::Read) => self.read(token, true)?,
+                    Some(Interest::Write) => self.serve(token, Interest::Write)?,
+                    None => {}
                 }
             }
         }
@@ -322,7 +331,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             Action::Watch(Some(Interest::Read)) => {
                 let may_have_more = if drain { !self.buffer.is_empty() } else { self.buffer.is_full() };
                 if may_have_more {
-                    self.read_later(token);
+                    self.serve_later(token);
                 }
                 Ok(())
             }
@@ -330,20 +339,25 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
         }
     }
 
-    fn read_later(&mut self, token: Token) {
-        if let Some(entry) = self.connections.get(token).filter(|entry| !entry.unread) {
-            entry.unread = true;
-            self.unread.push_back(token);
+    fn serve_later(&mut self, token: Token) {
+        if let Some(entry) = self.connections.get(token).filter(|entry| !entry.is_listed) {
+            entry.is_listed = true;
+            self.unfinished.push_back(token);
         }
     }
 
     /// Changes the interest of a connection, or ends it. If the kernel cannot change the interest, only this connection ends.
     fn settle(&mut self, token: Token, action: Action) -> io::Result<()> {
-        let Action::Watch(interest) = action else { return self.end(token) };
+        let interest = match action {
+            Action::Watch(interest) => interest,
+            Action::WriteOn => Some(Interest::Write),
+            Action::End => return self.end(token),
+        };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         let descriptor = P::io(&entry.tenant).as_raw_fd();
         let before = mem::replace(&mut entry.watched, interest);
         let settled = match (before, interest) {
+            _ if before == interest => Ok(()),
             (None, Some(interest)) if M::TRIGGER == Trigger::Level => {
                 self.count_control(M::ADD_SYSCALLS);
                 self.mechanism.add(descriptor, token, interest)
@@ -359,15 +373,17 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             // An edge-triggered mechanism watches a connection until it ends.
             (_, None) => Ok(()),
         };
-        match (settled, interest, M::TRIGGER) {
+        match (settled, action, M::TRIGGER) {
             (Err(_), ..) => self.end(token),
-            // Bytes may have been reported while the connection was not read.
-            (_, Some(Interest::Read), Trigger::Edge) => {
-                self.read_later(token);
+            // Bytes may have been reported while the connection was not read, and room in the socket is not reported again.
+            (_, Action::Watch(Some(Interest::Read)) | Action::WriteOn, Trigger::Edge) => {
+                self.serve_later(token);
                 Ok(())
             }
             // Another stage found the socket full. Room may have been reported before its message arrived, so try now.
-            (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.serve(token, Interest::Write),
+            (_, Action::Watch(Some(Interest::Write)), Trigger::Edge) if P::IS_SHARED => {
+                self.serve(token, Interest::Write)
+            }
             _ => Ok(()),
         }
     }

@@ -35,7 +35,8 @@ pub enum Trigger {
     /// At every wait while the descriptor is ready for its interest.
     Level,
     /// Once each time the descriptor becomes readable or writable, whatever the interest, and once if it is so when added. The
-    /// loop must write until the socket is full, and read until a read is short or, with [`Ready::drain`], finds nothing.
+    /// loop must write until the socket is full, and read until a read is short or, with [`Ready::drain`], finds nothing, in this
+    /// turn or in the next ones.
     Edge,
 }
 

@@ -1,7 +1,9 @@
 //! The parts that the runtimes share: counters of threads, admission of connections, loops that accept and serve.
 
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -15,7 +17,7 @@ use std::{io, thread};
 use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
-use crate::net::connection::{Connect, Next};
+use crate::net::connection::{Connect, Next, Unsent, WRITE_BUDGET_BYTES};
 use crate::net::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -48,7 +50,7 @@ pub struct TaskContext {
     counters: Vec<&'static Counters>,
     taken: AtomicUsize,
     /// Counters for connections that [`ConnectionLimiter`] refuses for lack of descriptors.
-    refusals: &'static Counters,
+    pub refusals: &'static Counters,
     connections_max: usize,
     pub read_budget: ReadBudget,
     open: AtomicUsize,
@@ -121,11 +123,11 @@ pub enum AfterFailure {
 }
 
 /// Admits or refuses connections. All accept loops of a listener share one value and its spare descriptor.
-pub struct ConnectionLimiter<'a> {
+pub struct ConnectionLimiter<'a, L = &'a OwnedFd> {
     shared: &'static TaskContext,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
     /// counters one writer at a time.
-    acceptor: Mutex<Acceptor<'a>>,
+    acceptor: Mutex<Acceptor<'a, L>>,
     tcp: bool,
 }
 
@@ -133,18 +135,16 @@ impl<'a> ConnectionLimiter<'a> {
     pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext) -> io::Result<Self> {
         Self::of_listener(context.listener, shared, shared.refusals)
     }
+}
 
+impl<'a, L: Borrow<OwnedFd>> ConnectionLimiter<'a, L> {
     /// Admits the connections of `listener`. The caller's thread must be the only other one that writes to the counters `refusals`.
-    fn of_listener(
-        listener: &'a OwnedFd,
-        shared: &'static TaskContext,
-        refusals: &'static Counters,
-    ) -> io::Result<Self> {
-        let acceptor = Acceptor::new(listener, true, refusals)?;
-        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(listener) })
+    pub fn of_listener(listener: L, shared: &'static TaskContext, refusals: &'static Counters) -> io::Result<Self> {
+        let tcp = socket::is_tcp(listener.borrow());
+        Ok(Self { shared, acceptor: Mutex::new(Acceptor::new(listener, true, refusals)?), tcp })
     }
 
-    fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a>> {
+    fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a, L>> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,8 +188,8 @@ impl<'a> ConnectionLimiter<'a> {
 }
 
 /// Accepts connections with `next` and passes them to `spawn`, until the server stops. `rest` pauses for [`REST`].
-pub async fn accept<T: AsFd>(
-    limiter: &ConnectionLimiter<'_>,
+pub async fn accept<'a, T: AsFd, L: Borrow<OwnedFd> + 'a>(
+    limiter: impl Deref<Target = ConnectionLimiter<'a, L>>,
     next: impl AsyncFn() -> io::Result<T>,
     spawn: impl Fn(Open, T),
     rest: impl AsyncFn(),
@@ -222,30 +222,41 @@ pub fn in_turns<T>(next: impl AsyncFn() -> io::Result<T>, pause: impl AsyncFn())
     }
 }
 
-/// Serves one connection to its end with the runtime's calls `read` and `write`. `is_time` polls a timer that fires at each
-/// tick of the time limits.
-pub async fn serve<T: AsFd + Unpin>(
+/// Serves one connection to its end with the runtime's calls `read` and `write`. `pause` lets other tasks run. `is_time` polls a
+/// timer that fires at each tick of the time limits.
+pub async fn serve<T: AsFd + Unpin, P: Future<Output = ()>>(
     open: Open,
     mut stream: T,
     read: impl Fn(Pin<&mut T>, &mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
-    write: impl Fn(Pin<&mut T>, &mut Context<'_>, &[u8]) -> Poll<io::Result<usize>>,
+    write: impl Fn(Pin<&mut T>, &mut Context<'_>, Unsent<'_>) -> Poll<io::Result<usize>>,
+    pause: impl Fn() -> P,
     mut is_time: impl FnMut(&mut Context<'_>) -> bool,
 ) {
     let Open(tasks) = open;
     let mut connection = tasks.service.connect();
     let mut next = Next::Read;
+    // The bytes since other tasks could run last.
+    let mut moved_bytes = 0;
     while next != Next::End {
         next = poll_fn(|context| {
             let polled = match next {
-                Next::Write => write(Pin::new(&mut stream), context, connection.unsent()).map_ok(|count| {
-                    connection.sent(count, tasks.counters());
-                    connection.next(stream.as_fd())
-                }),
+                Next::Write | Next::WriteOn => {
+                    write(Pin::new(&mut stream), context, connection.unsent()).map_ok(|count| {
+                        moved_bytes += count;
+                        connection.sent(count, tasks.counters());
+                        connection.next(stream.as_fd())
+                    })
+                }
                 _ => with_buffer(tasks.read_budget, |buffer| {
-                    read(Pin::new(&mut stream), context, buffer)
-                        .map_ok(|count| connection.on_read(&buffer[..count], stream.as_fd(), tasks.counters()))
+                    read(Pin::new(&mut stream), context, buffer).map_ok(|count| {
+                        moved_bytes += count;
+                        connection.on_read(&buffer[..count], stream.as_fd(), tasks.counters())
+                    })
                 }),
             };
+            if polled.is_pending() {
+                moved_bytes = 0;
+            }
             while polled.is_pending() && is_time(context) {
                 if connection.is_overdue(stream.as_fd(), tasks.counters()) {
                     return Poll::Ready(Next::End);
@@ -254,6 +265,11 @@ pub async fn serve<T: AsFd + Unpin>(
             polled.map(|next| next.unwrap_or(Next::End))
         })
         .await;
+        // Few runtimes interrupt a task whose socket stays ready.
+        if moved_bytes >= WRITE_BUDGET_BYTES {
+            moved_bytes = 0;
+            pause().await;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use compio::buf::IoBuf;
+use compio::buf::{IoBuf, IoVectoredBuf};
 use compio::io::{AsyncRead, AsyncWrite};
 use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
@@ -45,7 +45,14 @@ fn run_one(listener: &OwnedFd, limiter: &ConnectionLimiter<'_>, started: &StartS
 
 impl IoBuf for Unsent {
     fn as_init(&self) -> &[u8] {
-        self.bytes()
+        self.parts().first
+    }
+}
+
+impl IoVectoredBuf for Unsent {
+    fn iter_slice(&self) -> impl Iterator<Item = &[u8]> {
+        let parts = self.parts();
+        [parts.first, parts.second].into_iter()
     }
 }
 
@@ -58,7 +65,10 @@ async fn serve(open: Open, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
         stream,
         socket.as_fd(),
         async |stream, buffer| stream.read(buffer).await.into(),
-        async |stream, unsent| stream.write(unsent).await.into(),
+        async |stream, unsent| match unsent.parts().second {
+            [] => stream.write(unsent).await.into(),
+            _ => stream.write_vectored(unsent).await.into(),
+        },
         |time| Box::pin(compio::time::sleep(time)),
     )
     .await;

@@ -30,7 +30,7 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::RUNTIME
 };
 
-/// A pause of the accept loop, in which glommio runs other tasks and submits to its rings. A yield only runs tasks.
+/// A pause of a loop that other tasks need, in which glommio runs other tasks and submits to its rings. A yield only runs tasks.
 const TURN: Duration = Duration::from_micros(10);
 
 fn can_run() -> Result<(), String> {
@@ -87,7 +87,9 @@ fn serve(open: Open, stream: Socket<TcpStream>) -> impl Future<Output = ()> {
         open,
         stream,
         |mut stream, context, buffer| Pin::new(&mut stream.0).poll_read(context, buffer),
-        |mut stream, context, unsent| Pin::new(&mut stream.0).poll_write(context, unsent),
+        // glommio has no vectored writes.
+        |mut stream, context, unsent| Pin::new(&mut stream.0).poll_write(context, unsent.first),
+        || sleep(TURN),
         move |context| {
             timer.as_mut().is_some_and(|(timer, tick)| {
                 let is_time = Pin::new(&mut *timer).poll(context).is_ready();

@@ -12,7 +12,7 @@ use may::net::TcpListener;
 use may::os::unix::net::UnixListener;
 
 use super::{AfterFailure, ConnectionLimiter, Open, REST, TaskContext, duplicate};
-use crate::net::connection::{Connect, Next};
+use crate::net::connection::{Connect, Next, WRITE_BUDGET_BYTES};
 use crate::net::{OnDrop, ServerContext};
 use crate::socket;
 use crate::spec::model::{ModelRow, PerConnection};
@@ -32,8 +32,14 @@ const TLS_STACK_WORDS: usize = (256 << 10) / size_of::<usize>();
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The descriptors of open connections, which the stopping server shuts down. Each connection takes the lock twice.
-type Descriptors = Mutex<HashSet<RawFd>>;
+/// What all connections share.
+#[derive(Default)]
+struct Shared {
+    /// The descriptors of open connections, which the stopping server shuts down.
+    descriptors: HashSet<RawFd>,
+    /// The buffers of ended connections. Zeroing a new buffer for each connection would cost more than its accept.
+    buffers: Vec<Vec<u8>>,
+}
 
 /// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which outlive the server.
 pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
@@ -68,7 +74,7 @@ fn accept<T: Stream>(
     tasks: &'static TaskContext,
     next: impl Fn() -> io::Result<T>,
 ) -> io::Result<()> {
-    let served: &'static Descriptors = Box::leak(Box::default());
+    let shared: &'static Mutex<Shared> = Box::leak(Box::default());
     let limiter = ConnectionLimiter::new(context, tasks)?;
     let stack_words = if context.tls.is_some() { TLS_STACK_WORDS } else { may::config().get_stack_size() };
     context.notify_started();
@@ -78,11 +84,14 @@ fn accept<T: Stream>(
                 let descriptor = stream.as_raw_fd();
                 // SAFETY: the stream keeps the descriptor open.
                 if let Some(open) = limiter.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
-                    lock(served).insert(descriptor);
+                    let mut sharing = lock(shared);
+                    sharing.descriptors.insert(descriptor);
+                    let buffer = sharing.buffers.pop().unwrap_or_else(|| vec![0; tasks.read_budget.bytes()]);
+                    drop(sharing);
                     let coroutine = coroutine::Builder::new().stack_size(stack_words);
                     // SAFETY: no reference to thread-local storage is held across a wait, and the frames fit the coroutine's
                     // stack.
-                    let spawned = unsafe { coroutine.spawn(move || serve(open, stream, served)) };
+                    let spawned = unsafe { coroutine.spawn(move || serve(open, stream, buffer, shared)) };
                     drop(spawned.expect("may allocates coroutines or panics"));
                 }
             }
@@ -94,7 +103,7 @@ fn accept<T: Stream>(
             },
         }
     };
-    for &descriptor in lock(served).iter() {
+    for &descriptor in &lock(shared).descriptors {
         // SAFETY: the descriptor is open, because its coroutine must take the lock before it closes the socket.
         unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
     }
@@ -105,31 +114,42 @@ fn accept<T: Stream>(
     ended
 }
 
-fn lock(served: &Descriptors) -> std::sync::MutexGuard<'_, HashSet<RawFd>> {
-    served.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves one connection to its end.
-fn serve(open: Open, mut stream: impl Stream, served: &Descriptors) {
+/// Serves one connection to its end. Each connection has a buffer, because coroutines share threads.
+fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mutex<Shared>) {
     let Open(tasks) = open;
-    // Each connection has a buffer, because coroutines share threads. Zeroed memory costs nothing until it is used.
-    let mut buffer = vec![0; tasks.read_budget.bytes()];
     let mut connection = tasks.service.connect();
     // Remove the descriptor before the stream is closed, even after a panic, because the kernel may reuse the number.
     let descriptor = stream.as_raw_fd();
     let _forget = OnDrop(|| {
-        lock(served).remove(&descriptor);
+        lock(shared).descriptors.remove(&descriptor);
     });
     // SAFETY: the stream outlives `io`.
     let io = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let mut next = Next::Read;
+    // The bytes since the last pause.
+    let mut moved_bytes = 0;
     while next != Next::End && !connection.is_overdue(io, tasks.counters()) {
         let done = match next {
-            Next::Write => stream.write(connection.unsent()).map(|count| {
-                connection.sent(count, tasks.counters());
-                connection.next(io)
+            Next::Write | Next::WriteOn => {
+                let unsent = connection.unsent();
+                let written = match unsent.second {
+                    [] => stream.write(unsent.first),
+                    _ => stream.write_vectored(&unsent.slices()),
+                };
+                written.map(|count| {
+                    moved_bytes += count;
+                    connection.sent(count, tasks.counters());
+                    connection.next(io)
+                })
+            }
+            _ => stream.read(&mut buffer).map(|count| {
+                moved_bytes += count;
+                connection.on_read(&buffer[..count], io, tasks.counters())
             }),
-            _ => stream.read(&mut buffer).map(|count| connection.on_read(&buffer[..count], io, tasks.counters())),
         };
         next = match done {
             Ok(next) => next,
@@ -137,7 +157,12 @@ fn serve(open: Open, mut stream: impl Stream, served: &Descriptors) {
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => next,
             Err(_) => Next::End,
         };
+        if moved_bytes >= WRITE_BUDGET_BYTES {
+            moved_bytes = 0;
+            coroutine::yield_now();
+        }
     }
+    lock(shared).buffers.push(buffer);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use monoio::buf::IoBuf;
+use monoio::buf::{IoBuf, IoVecBuf};
 use monoio::io::{AsyncReadRent, AsyncWriteRent};
 use monoio::net::{TcpListener, UnixListener};
 use monoio::time::TimeDriver;
@@ -49,11 +49,34 @@ fn run_one(listener: &OwnedFd, limiter: &ConnectionLimiter<'_>, started: &StartS
 // SAFETY: the bytes are in a box or belong to the service, so moving this value does not move them.
 unsafe impl IoBuf for Unsent {
     fn read_ptr(&self) -> *const u8 {
-        self.bytes().as_ptr()
+        self.parts().first.as_ptr()
     }
 
     fn bytes_init(&self) -> usize {
-        self.bytes().len()
+        self.parts().first.len()
+    }
+}
+
+/// Both parts of [`Unsent`] as the kernel's list.
+struct Parts(Unsent, Box<[libc::iovec; 2]>);
+
+impl Parts {
+    fn new(unsent: Unsent) -> Self {
+        let parts = unsent.parts();
+        let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let list = [parts.first, parts.second].map(part);
+        Self(unsent, Box::new(list))
+    }
+}
+
+// SAFETY: the list is in a box, and so are the bytes, or they belong to the service.
+unsafe impl IoVecBuf for Parts {
+    fn read_iovec_ptr(&self) -> *const libc::iovec {
+        self.1.as_ptr()
+    }
+
+    fn read_iovec_len(&self) -> usize {
+        self.1.len()
     }
 }
 
@@ -66,7 +89,13 @@ async fn serve(open: Open, stream: impl AsyncReadRent + AsyncWriteRent + AsRawFd
         stream,
         io,
         async |stream, buffer| stream.read(buffer).await,
-        async |stream, unsent| stream.write(unsent).await,
+        async |stream, unsent| match unsent.parts().second {
+            [] => stream.write(unsent).await,
+            _ => {
+                let (written, Parts(unsent, _)) = stream.writev(Parts::new(unsent)).await;
+                (written, unsent)
+            }
+        },
         |time| Box::pin(monoio::time::sleep(time)),
     )
     .await;

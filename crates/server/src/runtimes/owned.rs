@@ -8,14 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::Open;
-use crate::net::connection::{Connection, Next};
+use crate::net::connection::{self, Connection, Next};
 use crate::socket;
 
 /// A connection as the buffer of a write. The kernel reads from it until the write ends.
 pub struct Unsent(Box<dyn Connection>);
 
 impl Unsent {
-    pub fn bytes(&self) -> &[u8] {
+    pub fn parts(&self) -> connection::Unsent<'_> {
         self.0.unsent()
     }
 }
@@ -45,7 +45,7 @@ pub async fn serve<T>(
     let mut next = Next::Read;
     while next != Next::End {
         next = match next {
-            Next::Write => {
+            Next::Write | Next::WriteOn => {
                 let (mut write, mut count) = (pin!(write(&mut stream, Unsent(connection))), 0);
                 let is_overdue = || {
                     count += 1;

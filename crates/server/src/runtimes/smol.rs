@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::task::Context;
 use std::{io, thread};
 
 use smol::io::{AsyncRead, AsyncWrite};
@@ -12,7 +13,7 @@ use smol::{Executor, Timer};
 
 use super::{ConnectionLimiter, Open, REST, TaskContext, accept, in_turns, with_listener};
 use crate::net::ServerContext;
-use crate::net::connection::Connect;
+use crate::net::connection::{Connect, Unsent};
 use crate::spec::model::ModelRow;
 
 pub const ROW: ModelRow = ModelRow {
@@ -50,7 +51,11 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
 
 fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> impl Future<Output = ()> {
     let mut timer = open.0.service.check_interval().map(|tick| Box::new(Timer::interval(tick)));
-    super::serve(open, stream, T::poll_read, T::poll_write, move |context| {
+    let write = |stream: Pin<&mut T>, context: &mut Context<'_>, unsent: Unsent<'_>| match unsent.second {
+        [] => stream.poll_write(context, unsent.first),
+        _ => stream.poll_write_vectored(context, &unsent.slices()),
+    };
+    super::serve(open, stream, T::poll_read, write, smol::future::yield_now, move |context| {
         timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready())
     })
 }

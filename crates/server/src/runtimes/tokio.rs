@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,9 +11,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at};
 
-use super::{ConnectionLimiter, Open, REST, TaskContext, accept, with_listener};
+use super::{ConnectionLimiter, Open, REST, TaskContext, accept, duplicate};
 use crate::net::ServerContext;
-use crate::net::connection::Connect;
+use crate::net::connection::{Connect, Unsent};
+use crate::socket;
 use crate::spec::model::ModelRow;
 
 pub const ROW: ModelRow = ModelRow {
@@ -35,13 +37,28 @@ pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result
     };
     // Dropping the runtime ends all tasks and joins all threads.
     let runtime = builder.enable_io().enable_time().build()?;
-    runtime.block_on(async {
-        with_listener!(context.listener, true, TcpListener::from_std, UnixListener::from_std, |next| {
-            let limiter = ConnectionLimiter::new(context, tasks)?;
-            context.notify_started();
+    let listener = duplicate(context.listener, true)?;
+    let limiter = ConnectionLimiter::of_listener(listener.try_clone()?, tasks, tasks.refusals)?;
+    // A task, because the runtime polls only tasks in its workers: otherwise another thread would accept, and wake them.
+    macro_rules! accept {
+        ($listener:ty, $std:ty) => {{
+            let listener = Arc::new(<$listener>::from_std(<$std>::from(listener))?);
+            let next = move || {
+                let listener = listener.clone();
+                async move { listener.accept().await.map(|(stream, _)| stream) }
+            };
             let spawn = |open, stream| drop(tokio::spawn(serve(open, stream)));
-            accept(&limiter, next, spawn, async || tokio::time::sleep(REST).await).await
-        })
+            tokio::spawn(accept(Box::new(limiter), next, spawn, || tokio::time::sleep(REST)))
+        }};
+    }
+    runtime.block_on(async {
+        let accepting = if socket::is_tcp(&listener) {
+            accept!(TcpListener, std::net::TcpListener)
+        } else {
+            accept!(UnixListener, std::os::unix::net::UnixListener)
+        };
+        context.notify_started();
+        accepting.await?
     })
 }
 
@@ -51,7 +68,11 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         stream.poll_read(context, &mut input).map_ok(|()| input.filled().len())
     };
     let mut timer = open.0.service.check_interval().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
-    super::serve(open, stream, read, T::poll_write, move |context| {
+    let write = |stream: Pin<&mut T>, context: &mut Context<'_>, unsent: Unsent<'_>| match unsent.second {
+        [] => stream.poll_write(context, unsent.first),
+        _ => stream.poll_write_vectored(context, &unsent.slices()),
+    };
+    super::serve(open, stream, read, write, tokio::task::yield_now, move |context| {
         timer.as_mut().is_some_and(|timer| timer.poll_tick(context).is_ready())
     })
 }

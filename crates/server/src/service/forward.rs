@@ -11,6 +11,12 @@ macro_rules! forward {
             self.$service.unsent(&$state)
         }
     };
+    (@unsent_tail $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn unsent_tail<'a>(&'a self, $conn: &'a Self::Conn) -> &'a [u8] {
+            self.$service.unsent_tail(&$state)
+        }
+    };
     (@content_bytes $service:tt, $conn:ident, $state:expr) => {
         #[inline]
         fn content_bytes(&self, $conn: &mut Self::Conn, bytes: usize) -> usize {

@@ -119,7 +119,7 @@ impl<S: Service> Service for WithLimits<S> {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; unsent is_over is_idle);
+    forward!(service, |conn| conn.conn; unsent unsent_tail is_over is_idle);
 
     #[inline]
     fn check_interval(&self) -> Option<Duration> {

@@ -81,13 +81,15 @@ impl<S: Service> WithTls<S> {
         }
         let unsent = self.service.unsent(conn);
         let content = &unsent[..unsent.len().min(ENCRYPTED_BYTES_MAX)];
+        let tail = self.service.unsent_tail(conn);
+        let tail = &tail[..tail.len().min(ENCRYPTED_BYTES_MAX - content.len())];
         if content.is_empty() {
             if !session.is_closed && (session.has_ended || self.service.is_over(conn)) {
                 session.is_closed = true;
                 session.records.close();
             }
-        } else if session.records.encrypt(content) {
-            session.encrypted_bytes = content.len();
+        } else if session.records.encrypt(content) && (tail.is_empty() || session.records.encrypt(tail)) {
+            session.encrypted_bytes = content.len() + tail.len();
         } else {
             // The session has failed: its alert is the last record.
             (session.has_ended, session.is_closed) = (true, true);

@@ -140,7 +140,7 @@ impl<S: Service> Service for WithWork<S> {
         }
     }
 
-    forward!(service, |conn| *conn; unsent is_over is_cut_short is_idle check_interval checks_max is_overdue);
+    forward!(service, |conn| *conn; unsent unsent_tail is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
 /// Keeps a CPU busy. Never inlined, so that it has the speed that [`rounds_per_ns`] measures.

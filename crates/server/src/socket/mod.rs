@@ -7,6 +7,7 @@ pub(crate) mod spare_fd;
 pub(crate) mod steering;
 pub mod unix;
 
+use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
@@ -121,8 +122,8 @@ pub fn is_tcp(socket: impl AsFd) -> bool {
 
 /// Accepts connections, and refuses them when descriptors run out, instead of letting them wait.
 #[derive(Debug)]
-pub struct Acceptor<'a> {
-    listener: &'a OwnedFd,
+pub struct Acceptor<'a, L = &'a OwnedFd> {
+    listener: L,
     waits: bool,
     nonblocking: bool,
     tcp: bool,
@@ -147,27 +148,28 @@ pub enum Accepted {
     Shutdown,
 }
 
-impl<'a> Acceptor<'a> {
+impl<'a, L: Borrow<OwnedFd>> Acceptor<'a, L> {
     /// Accepts from `listener`. Both the listener and its connections are non-blocking if `nonblocking` is set.
-    pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
+    pub fn new(listener: L, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         Ok(Self { waits: !nonblocking, ..Self::for_hand_over(listener, nonblocking, counters)? })
     }
 
     /// Accepts from a blocking `listener`; connections are non-blocking if `nonblocking` is set.
-    pub fn for_hand_over(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        let (tcp, spare) = (is_tcp(listener), Some(SpareFd::new()?));
+    pub fn for_hand_over(listener: L, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
+        let (tcp, spare) = (is_tcp(listener.borrow()), Some(SpareFd::new()?));
         Ok(Self { listener, waits: true, nonblocking, tcp, counters, spare })
     }
 
     /// Accepts blocking connections for one worker of a pool. Without descriptors it leaves connections waiting.
-    pub fn for_pool_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
-        Self { listener, waits: true, nonblocking: false, tcp: is_tcp(listener), counters, spare: None }
+    pub fn for_pool_worker(listener: L, counters: &'a Counters) -> Self {
+        let tcp = is_tcp(listener.borrow());
+        Self { listener, waits: true, nonblocking: false, tcp, counters, spare: None }
     }
 
     /// Accepts once. A blocking accept pauses when resources have run out.
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
-        let failed = match platform::accept(self.listener, self.nonblocking) {
+        let failed = match platform::accept(self.listener.borrow(), self.nonblocking) {
             Ok(connection) => return Ok(self.admit(connection)),
             Err(Errno::MFILE | Errno::NFILE) => self.reject_waiting()?,
             Err(error) => classify_accept_error(error)?,
@@ -179,7 +181,7 @@ impl<'a> Acceptor<'a> {
     /// Whether the listener shuts down within this time, which must be less than a second. An accept that a firewall rejects
     /// does not report a shutdown.
     pub fn is_shut_down(&self, within: Duration) -> bool {
-        let mut listener = [PollFd::new(self.listener, PollFlags::empty())];
+        let mut listener = [PollFd::new(self.listener.borrow(), PollFlags::empty())];
         let timeout = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
         rustix::event::poll(&mut listener, Some(&timeout)).is_ok() && listener[0].revents().contains(PollFlags::HUP)
     }
@@ -227,19 +229,19 @@ impl<'a> Acceptor<'a> {
         // accept(2) allocates a descriptor before it looks for a connection, so EMFILE does not prove that a connection waits.
         // By the time a connection arrives, a descriptor may be free.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
-            if !is_readable(self.listener, None)? {
+            if !is_readable(self.listener.borrow(), None)? {
                 return Ok(Accepted::None);
             }
-            if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
+            if let Ok(connection) = platform::accept(self.listener.borrow(), self.nonblocking) {
                 return Ok(self.admit(connection));
             }
         }
-        if !is_readable(self.listener, Some(Duration::ZERO))? {
+        if !is_readable(self.listener.borrow(), Some(Duration::ZERO))? {
             return Ok(Accepted::WouldBlock);
         }
         let Some(mut spare) = self.spare.take_if(SpareFd::reopen) else { return Ok(Accepted::Later) };
         spare.release();
-        let accepted = match platform::accept(self.listener, self.nonblocking) {
+        let accepted = match platform::accept(self.listener.borrow(), self.nonblocking) {
             Ok(connection) => {
                 self.refuse(connection);
                 Ok(Accepted::None)

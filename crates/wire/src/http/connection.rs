@@ -82,12 +82,25 @@ impl Service for Http {
         }
     }
 
+    /// Returns the larger content whose head is the end of [`Service::unsent`].
+    #[inline]
+    fn unsent_tail<'a>(&'a self, conn: &'a HttpConn) -> &'a [u8] {
+        match conn.batch.sending {
+            Some(body) if !conn.output.is_empty() && conn.output.ends_with_unsent() => {
+                self.content.from(body.found, body.at_bytes)
+            }
+            _ => &[],
+        }
+    }
+
     #[inline]
     fn sent(&self, conn: &mut HttpConn, count: usize) -> u64 {
-        if !conn.output.is_empty() {
-            conn.output.sent(count);
-        } else if let Some(body) = &mut conn.batch.sending {
-            body.at_bytes += count as u64;
+        let copied = count.min(conn.output.unsent().len());
+        if copied > 0 {
+            conn.output.sent(copied);
+        }
+        if let Some(body) = &mut conn.batch.sending {
+            body.at_bytes += (count - copied) as u64;
             if body.at_bytes >= self.content.total_bytes(body.found) {
                 conn.batch.sending = None;
             }

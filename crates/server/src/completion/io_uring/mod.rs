@@ -7,6 +7,7 @@ mod send_buffers;
 
 use std::io;
 use std::marker::PhantomData;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -16,9 +17,10 @@ use rustix::process::Resource;
 
 use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
+use crate::net::connection::Unsent;
 use crate::platform;
 use crate::platform::busy_poll;
-use crate::platform::io_uring::{end_operations, refusal};
+use crate::platform::io_uring::{end_operations, ignore_temporary, refusal};
 use crate::spec::busy_poll::BusyPoll;
 use crate::spec::mechanism::Spins;
 use crate::token::Token;
@@ -54,10 +56,18 @@ pub(crate) struct IoUring<F> {
     send_buffers: Option<SendBuffers>,
     /// The descriptor of each slot, to be stored in the ring's table of files; −1 for none. Empty without that table.
     files: Box<[RawFd]>,
+    /// The parts of each slot's send, if it has two. The memory stays uninitialised: pages that no connection reaches cost nothing.
+    messages: Box<[MaybeUninit<TwoParts>]>,
     /// The result of each slot's zero-copy send, kept until the kernel releases the sent memory.
     unreleased: Vec<i32>,
     counters: &'static Counters,
     features: PhantomData<F>,
+}
+
+/// A message of two parts. It points to itself, so it must not move.
+struct TwoParts {
+    header: libc::msghdr,
+    parts: [libc::iovec; 2],
 }
 
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
@@ -141,6 +151,18 @@ impl<F: Features> IoUring<F> {
         unsafe { self.push(Operation::Register, token, update) }
     }
 
+    /// Describes the bytes of a slot's send to the kernel.
+    fn message(&mut self, token: Token, unsent: Unsent<'_>) -> *const libc::msghdr {
+        let parts = [unsent.first, unsent.second]
+            .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+        let header = unsafe { mem::zeroed() };
+        let message = self.messages[token.slot() as usize].write(TwoParts { header, parts });
+        message.header.msg_iov = message.parts.as_mut_ptr();
+        message.header.msg_iovlen = message.parts.len() as _;
+        &raw const message.header
+    }
+
     /// Queues a request; submits the queue first if it is full.
     ///
     /// # Safety
@@ -194,8 +216,9 @@ impl<F: Features> Completion for IoUring<F> {
         let buffers = connections_max.clamp(*BUFFERS.start(), *BUFFERS.end()).next_power_of_two();
         let (ring, buffers, send_buffers) = set_up::<F>(connections_max, buffers, receive_bytes)?;
         let files = if F::FILES { vec![NO_FILE; files_max(connections_max)].into() } else { Box::default() };
+        let messages = Box::new_uninit_slice(connections_max);
         let unreleased = if F::ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
-        Ok(Self { ring, buffers, send_buffers, files, unreleased, counters, features: PhantomData })
+        Ok(Self { ring, buffers, send_buffers, files, messages, unreleased, counters, features: PhantomData })
     }
 
     fn busy_poll(&mut self, poll: BusyPoll) -> io::Result<()> {
@@ -228,11 +251,13 @@ impl<F: Features> Completion for IoUring<F> {
     }
 
     #[inline]
-    fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+    fn receive(&mut self, io: RawFd, token: Token, once: bool) -> io::Result<()> {
         let (io, flags) = self.io(io, token);
-        let receive = if F::BUNDLES {
+        let receive = if F::BUNDLES && once {
+            opcode::RecvBundle::new(io, Buffers::GROUP).build()
+        } else if F::BUNDLES {
             opcode::RecvMultiBundle::new(io, Buffers::GROUP).build()
-        } else if F::MULTISHOT {
+        } else if F::MULTISHOT && !once {
             opcode::RecvMulti::new(io, Buffers::GROUP).build()
         } else {
             let receive = opcode::Recv::new(io, std::ptr::null_mut(), self.buffers.bytes_each as u32);
@@ -249,16 +274,25 @@ impl<F: Features> Completion for IoUring<F> {
     }
 
     #[inline]
-    unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()> {
-        let ((io, flags), start, length) = (self.io(io, token), bytes.as_ptr(), bytes.len() as u32);
-        let send = if let Some(copy) = self.send_buffers.as_mut().and_then(|it| it.copy(token.slot() as usize, bytes)) {
+    unsafe fn send(&mut self, io: RawFd, token: Token, unsent: Unsent<'_>) -> io::Result<()> {
+        let ((io, flags), bytes) = (self.io(io, token), unsent.first);
+        // A write budget fits into 32 bits.
+        let (start, length) = (bytes.as_ptr(), bytes.len() as u32);
+        let send = if !unsent.second.is_empty() {
+            let message = self.message(token, unsent);
+            if F::ZERO_COPY {
+                opcode::SendMsgZc::new(io, message).build()
+            } else {
+                opcode::SendMsg::new(io, message).build()
+            }
+        } else if let Some(copy) = self.send_buffers.as_mut().and_then(|it| it.copy(token.slot() as usize, bytes)) {
             opcode::SendZc::new(io, copy, length).buf_index(Some(SendBuffers::INDEX)).build()
         } else if F::ZERO_COPY {
             opcode::SendZc::new(io, start, length).build()
         } else {
             opcode::Send::new(io, start, length).build()
         };
-        // SAFETY: the caller keeps its memory valid, and a copy is not changed before the send completes.
+        // SAFETY: the caller keeps its memory valid, and a copy or a message is not changed before the send completes.
         unsafe { self.push(Operation::Send, token, send.flags(flags)) }
     }
 
@@ -372,14 +406,6 @@ fn untag(data: u64) -> (Operation, Token) {
 #[inline]
 fn outcome(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
-}
-
-/// Ignores interruptions, temporary lack of resources and timeouts: the next call retries.
-fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
-    match result.map_err(|error| (error.raw_os_error(), error)) {
-        Ok(_) | Err((Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME), _)) => Ok(()),
-        Err((_, error)) => Err(error),
-    }
 }
 
 #[cfg(test)]

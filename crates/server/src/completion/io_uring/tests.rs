@@ -37,6 +37,9 @@ fn if_runnable<F: Features>(check: impl FnOnce()) {
     }
 }
 
+/// A send of one byte.
+const X: Unsent<'static> = Unsent { first: b"x", second: b"" };
+
 fn counters() -> &'static Counters {
     Workers::new(0).unwrap().accept()
 }
@@ -108,7 +111,7 @@ fn bundle_has_all_bytes_in_order() {
         let token = Token::new(0, 0);
         let bytes: Vec<u8> = (0..10_000u32).map(|at| (at / 7) as u8).collect();
         let mut largest = 0;
-        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        mechanism.receive(ours.as_raw_fd(), token, false).unwrap();
         for _ in 0..SENDS {
             (&theirs).write_all(&bytes).unwrap();
             let mut all = Vec::new();
@@ -118,7 +121,7 @@ fn bundle_has_all_bytes_in_order() {
                     largest = largest.max(mechanism.parts(&received).count());
                     mechanism.parts(&received).for_each(|part| all.extend_from_slice(part));
                     if !received.more {
-                        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+                        mechanism.receive(ours.as_raw_fd(), token, false).unwrap();
                     }
                     mechanism.give_back(received);
                 }
@@ -137,7 +140,7 @@ fn receive_without_a_buffer_fails_and_loses_nothing() {
         let pairs: Vec<_> = (0..BUFFERS.start() + 4).map(|_| pair()).collect();
         for (at, (ours, theirs)) in pairs.iter().enumerate() {
             (&*theirs).write_all(&[at as u8]).unwrap();
-            mechanism.receive(ours.as_raw_fd(), Token::new(at as u32, 0)).unwrap();
+            mechanism.receive(ours.as_raw_fd(), Token::new(at as u32, 0), false).unwrap();
         }
         let first = wait_for(&mut mechanism, |all| all.len() >= pairs.len());
         let mut seen = Vec::new();
@@ -162,7 +165,7 @@ fn receive_without_a_buffer_fails_and_loses_nothing() {
         assert_eq!(seen.len(), *BUFFERS.start());
         keep.into_iter().for_each(|received| mechanism.give_back(received));
         for &token in &without {
-            mechanism.receive(pairs[token.slot() as usize].0.as_raw_fd(), token).unwrap();
+            mechanism.receive(pairs[token.slot() as usize].0.as_raw_fd(), token, false).unwrap();
         }
         for done in wait_for(&mut mechanism, |all| all.len() >= without.len()) {
             seen.push(done.token.slot());
@@ -182,7 +185,7 @@ fn cancelled_receive_reports_its_end_and_leaves_later_bytes() {
         let (ours, theirs) = pair();
         let token = Token::new(0, 7);
         mechanism.open(ours.as_raw_fd(), token).unwrap();
-        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        mechanism.receive(ours.as_raw_fd(), token, false).unwrap();
         mechanism.cancel_receive(Token::new(0, 6)).unwrap();
         (&theirs).write_all(b"x").unwrap();
         let mut done = wait_for(&mut mechanism, |all| !all.is_empty());
@@ -192,7 +195,7 @@ fn cancelled_receive_reports_its_end_and_leaves_later_bytes() {
         let repeats = first.more;
         mechanism.give_back(first);
         if !repeats {
-            mechanism.receive(ours.as_raw_fd(), token).unwrap();
+            mechanism.receive(ours.as_raw_fd(), token, false).unwrap();
         }
         mechanism.cancel_receive(token).unwrap();
         let last = received(wait_for(&mut mechanism, |all| !all.is_empty()).pop().unwrap());
@@ -213,7 +216,7 @@ fn completions_beyond_the_queue_capacity_are_not_lost() {
         let (ours, theirs) = pair();
         for _ in 0..SENDS {
             // SAFETY: the bytes are a constant.
-            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), X).unwrap() };
         }
         let all = wait_for(&mut mechanism, |all| all.len() >= SENDS);
         assert!(all.iter().all(|done| matches!(done.event, CompletionEvent::Sent(Ok(1)))));
@@ -239,8 +242,12 @@ fn send_is_reported_once() {
                 });
                 let mut sent = 0;
                 while sent < bytes.len() {
+                    // The first half, if it is unsent, and the second half are two parts of a send.
+                    let (first, second) = bytes[sent..].split_at((bytes.len() / 2).saturating_sub(sent));
+                    let unsent =
+                        if first.is_empty() { Unsent { first: second, second: &[] } } else { Unsent { first, second } };
                     // SAFETY: the bytes outlive the mechanism's use of them.
-                    unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), &bytes[sent..]).unwrap() };
+                    unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), unsent).unwrap() };
                     let done = wait_for(&mut mechanism, |all| !all.is_empty());
                     assert_eq!(done.len(), 1);
                     let CompletionEvent::Sent(Ok(count)) = done[0].event else { panic!("{done:?}") };
@@ -255,7 +262,7 @@ fn send_is_reported_once() {
         let mut result = Ok(1);
         while result.is_ok() {
             // SAFETY: the bytes are a constant.
-            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), X).unwrap() };
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
             let CompletionEvent::Sent(sent) = done[0].event else { panic!("{done:?}") };
             result = sent;
@@ -270,7 +277,7 @@ fn dropped_ring_receives_nothing_more() {
         let (ours, theirs) = pair();
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         mechanism.open(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
-        mechanism.receive(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
+        mechanism.receive(ours.as_raw_fd(), Token::new(0, 0), false).unwrap();
         (&theirs).write_all(b"x").unwrap();
         wait_for(&mut mechanism, |all| !all.is_empty());
         drop(mechanism);
@@ -391,7 +398,7 @@ fn ended_connections_leave_the_table_of_files() {
             let (ours, theirs) = pair();
             let token = Token::new(0, generation);
             mechanism.open(ours.as_raw_fd(), token).unwrap();
-            mechanism.receive(ours.as_raw_fd(), token).unwrap();
+            mechanism.receive(ours.as_raw_fd(), token, false).unwrap();
             (&theirs).write_all(&[generation as u8]).unwrap();
             let first = received(wait_for(&mut mechanism, |all| !all.is_empty()).pop().unwrap());
             assert_eq!(bytes(&mechanism, &first), [generation as u8]);

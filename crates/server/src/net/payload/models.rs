@@ -66,7 +66,7 @@ fn serve_one(
                 }
                 hand_off.on_readable(&mut tenant, &mut buffer, &counters)
             }
-            Action::Watch(Some(Interest::Write)) => {
+            Action::Watch(Some(Interest::Write)) | Action::WriteOn => {
                 sent_bytes += read(&mut client);
                 hand_off.on_writable(&mut tenant, &counters)
             }
