@@ -277,6 +277,37 @@ fn endless_input_takes_bounded_memory(architecture: Architecture, service: &Serv
     assert!(status.success(), "{what}: {status}");
 }
 
+/// Clients that send requests without end and read no response. A server stops to read from them, however it reads.
+fn deaf_clients_take_bounded_memory(architecture: Architecture) {
+    const CLIENTS: usize = 48;
+    /// A read budget, and a batch of responses in a buffer that has doubled; a thread of its own has its own freed memory too.
+    const EACH_MAX_BYTES: u64 = 2 << 20;
+    let what = architecture.to_string();
+    let serve = Serve::start_http(architecture, &CONNECTION_LIMIT);
+    let requests = b"GET /bytes/100 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(5_000);
+    let memory_bytes = crate::common::memory_bytes_of(serve.pid());
+    // Each client with its place in the requests.
+    let mut clients: Vec<(TcpStream, usize)> = (0..CLIENTS).map(|_| (serve.connect(), 0)).collect();
+    clients.iter().for_each(|(client, _)| client.set_nonblocking(true).unwrap());
+    let (mut most_bytes, mut idle_turns) = (0, 0);
+    while idle_turns < 20 {
+        let mut is_idle = true;
+        for (client, at) in &mut clients {
+            if let Ok(count) = client.write(&requests[*at..]) {
+                *at = (*at + count) % requests.len();
+                is_idle = false;
+            }
+        }
+        idle_turns = if is_idle { idle_turns + 1 } else { 0 };
+        most_bytes = most_bytes.max(crate::common::memory_bytes_of(serve.pid()).saturating_sub(memory_bytes));
+        std::thread::sleep(Duration::from_millis(if is_idle { 20 } else { 1 }));
+    }
+    println!("{what}: {most_bytes} bytes more");
+    assert!(most_bytes < CLIENTS as u64 * EACH_MAX_BYTES, "{what}: {most_bytes} bytes more");
+    let mut honest = Honest::new(&serve, &ServiceSpec::Http { folder: None });
+    honest.exchange(&what);
+}
+
 /// Clients beyond the limit are refused, and accepted clients stay served.
 fn connection_flood_leaves_accepted_connections_served(architecture: Architecture) {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
@@ -349,6 +380,7 @@ pub fn cases(cases: &mut Cases) {
         let name = format!("{name}::{}", service.name());
         cases.named(KINDS, (&name, move |architecture| check(architecture, &service)));
     }
+    cases.named(KINDS, case!(deaf_clients_take_bounded_memory));
     // A full pool lets connections wait.
     cases.each_that(|it| !it.model.is_pool(), case!(connection_flood_leaves_accepted_connections_served));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_serves_again_after_slow_clients_time_out));

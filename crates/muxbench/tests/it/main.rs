@@ -11,6 +11,7 @@ mod cases;
 mod common;
 mod conformance;
 mod controllers;
+mod costs;
 mod examples;
 mod faults;
 mod fleet;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         book::cases,
         conformance::cases,
         controllers::cases,
+        costs::cases,
         examples::cases,
         faults::cases,
         fleet::cases,
