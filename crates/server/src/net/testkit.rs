@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,6 +112,76 @@ pub(crate) fn check_flood_leaves_others_served(
     server.stop().unwrap();
 }
 
+/// The response of [`Large`] to `!`.
+const LARGE_BYTES: u64 = 1 << 30;
+/// The most bytes of it that are sent before another client is served. Between stages, the host decides which thread runs next.
+const EARLIER_BYTES_MAX: u64 = 64 << 20;
+
+/// A service that answers `!` with [`LARGE_BYTES`], and any other byte with a byte. It reads the large response itself, at each
+/// write, so that the socket always has room. At the first write, another client asks.
+struct Large {
+    /// The client of the large response, and another client.
+    clients: Mutex<[TcpStream; 2]>,
+    sent_bytes: AtomicU64,
+    /// The bytes that were sent when the other client's request was received.
+    answered_bytes: AtomicU64,
+}
+
+impl Service for &Large {
+    /// The unsent bytes, and whether the response is large.
+    type Conn = (u64, bool);
+
+    fn receive(&self, (unsent, is_large): &mut Self::Conn, input: &[u8]) -> u64 {
+        *is_large |= input == b"!";
+        *unsent = if *is_large { LARGE_BYTES } else { 1 };
+        self.answered_bytes.store(self.sent_bytes.load(Relaxed), Relaxed);
+        1
+    }
+
+    fn unsent<'a>(&'a self, (unsent, _): &'a Self::Conn) -> &'a [u8] {
+        static FILL: [u8; 1 << 20] = [b'.'; 1 << 20];
+        &FILL[..FILL.len().min(*unsent as usize)]
+    }
+
+    fn sent(&self, (unsent, is_large): &mut Self::Conn, count: usize) -> u64 {
+        *unsent -= count as u64;
+        if *is_large {
+            let mut clients = self.clients.lock().unwrap();
+            let [reader, other] = &mut *clients;
+            if self.sent_bytes.fetch_add(count as u64, Relaxed) == 0 {
+                other.write_all(b"?").unwrap();
+            }
+            reader.read_exact(&mut vec![0; count]).unwrap();
+        }
+        0
+    }
+}
+
+/// Checks that a server serves another client before it has sent much of a large response, whose reader is always ready.
+pub(crate) fn check_large_response_leaves_others_served(
+    model: &str,
+    threads: Option<Threads>,
+    serve: impl FnOnce(&ServerContext<'static>, Box<dyn Connect>) -> io::Result<()> + Send + 'static,
+) {
+    let fixture = Fixture::new();
+    let (reader, other) = (fixture.connect(), fixture.connect());
+    let [mut asking, mut answered] = [&reader, &other].map(|client| client.try_clone().unwrap());
+    let large: &'static Large = Box::leak(Box::new(Large {
+        clients: Mutex::new([reader, other]),
+        sent_bytes: AtomicU64::new(0),
+        answered_bytes: AtomicU64::new(0),
+    }));
+    let server = fixture.start_with(model, threads, move |context| serve(context, Box::new(large)));
+    answered.write_all(b"?").unwrap();
+    answered.read_exact(&mut [0]).unwrap();
+    asking.write_all(b"!").unwrap();
+    answered.read_exact(&mut [0]).unwrap();
+    let sent_bytes = large.answered_bytes.load(Relaxed);
+    assert!(sent_bytes <= EARLIER_BYTES_MAX, "{model}: {sent_bytes} bytes were sent before another client was served");
+    drop((asking, answered));
+    server.stop().unwrap();
+}
+
 /// Runs the server of a runtime.
 #[allow(dead_code, reason = "a build may have no runtime")]
 type Run = fn(&ServerContext<'_>, Box<dyn Connect>) -> io::Result<()>;
@@ -130,6 +200,12 @@ pub(crate) fn check_flood(model: &str, accepts_max: u64, run: Run) {
     check_flood_leaves_others_served(model, None, accepts_max, move |context, record| {
         run(context, Box::new(Echo(record)))
     });
+}
+
+/// Checks one thread of a runtime with [`check_large_response_leaves_others_served`].
+#[allow(dead_code, reason = "a build may have no runtime")]
+pub(crate) fn check_large_response(model: &str, run: Run) {
+    check_large_response_leaves_others_served(model, None, run);
 }
 
 /// The parts of a server. They are leaked, so that a server may outlive a failed test.
@@ -173,6 +249,16 @@ impl Fixture {
         threads: Option<u32>,
         serve: impl FnOnce(&ServerContext<'static>) -> io::Result<()> + Send + 'static,
     ) -> Running {
+        self.start_with(model, threads.map(|network| Threads { network, payload: None }), serve)
+    }
+
+    /// Runs a server of `model` with the threads of its stages.
+    pub(crate) fn start_with(
+        &'static self,
+        model: &str,
+        threads: Option<Threads>,
+        serve: impl FnOnce(&ServerContext<'static>) -> io::Result<()> + Send + 'static,
+    ) -> Running {
         let model = registry::find_model(model).unwrap();
         let (started, is_started) = mpsc::channel();
         let context = ServerContext {
@@ -189,7 +275,7 @@ impl Fixture {
             limits: Limits::default(),
             tls: None,
             work: None,
-            threads: threads.map(|network| Threads { network, payload: None }),
+            threads,
             cpus: &self.cpus,
             options: Options { accept: Accept::default_of(model), ..Options::default() },
             socket_poll: None,

@@ -27,10 +27,11 @@ use super::spin::Spin;
 use super::*;
 use crate::net::ACCEPTS;
 use crate::net::ready_loop::run_service;
-use crate::net::testkit::{Echo, check_flood_leaves_others_served};
+use crate::net::testkit::{Echo, check_flood_leaves_others_served, check_large_response_leaves_others_served};
 use crate::registry::{MECHANISMS, find_mechanism};
 use crate::skipped::skipped;
 use crate::spec::mechanism::Family;
+use crate::spec::model::Threads;
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
@@ -393,6 +394,20 @@ fn flood_of_connects_leaves_others_served() {
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
             run_service::<M>(context, &Echo(record))
+        });
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn large_response_leaves_others_served() {
+    fn check<M: Readiness>() {
+        check_large_response_leaves_others_served("sped", None, |context, service| {
+            run_service::<M>(context, &*service)
+        });
+        let threads = Some(Threads { network: 1, payload: Some(1) });
+        check_large_response_leaves_others_served("seda", threads, |context, service| {
+            run_service::<M>(context, &*service)
         });
     }
     for_every_mechanism!(check);

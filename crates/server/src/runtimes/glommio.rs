@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::Architecture;
     use crate::net::ACCEPTS;
-    use crate::net::testkit::{Echo, Fixture, check_flood, check_panicking_task};
+    use crate::net::testkit::{Echo, Fixture, check_flood, check_large_response, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
@@ -140,5 +140,10 @@ mod tests {
     #[test]
     fn flood_of_connects_leaves_others_served() {
         check_flood("glommio", ACCEPTS as u64, run);
+    }
+
+    #[test]
+    fn large_response_leaves_others_served() {
+        check_large_response("glommio", run);
     }
 }

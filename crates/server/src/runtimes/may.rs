@@ -29,6 +29,11 @@ pub const ROW: ModelRow = ModelRow {
 /// The stack of a coroutine with TLS, in words: 256 KiB, as that of a thread. A handshake needs more than may's 32 KiB.
 const TLS_STACK_WORDS: usize = (256 << 10) / size_of::<usize>();
 
+/// A pause of a coroutine whose socket stays writable, in which may polls for events. A yield only runs other ready coroutines.
+const PAUSE: Duration = Duration::from_micros(10);
+/// The bytes before such a pause: several budgets, because another thread ends the pause.
+const PAUSE_BYTES: usize = 4 * WRITE_BUDGET_BYTES;
+
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -131,7 +136,7 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
     let io = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let mut next = Next::Read;
     // The bytes since the last pause.
-    let mut moved_bytes = 0;
+    let mut sent_bytes = 0;
     while next != Next::End && !connection.is_overdue(io, tasks.counters()) {
         let done = match next {
             Next::Write | Next::WriteOn => {
@@ -141,15 +146,12 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
                     _ => stream.write_vectored(&unsent.slices()),
                 };
                 written.map(|count| {
-                    moved_bytes += count;
+                    sent_bytes += count;
                     connection.sent(count, tasks.counters());
                     connection.next(io)
                 })
             }
-            _ => stream.read(&mut buffer).map(|count| {
-                moved_bytes += count;
-                connection.on_read(&buffer[..count], io, tasks.counters())
-            }),
+            _ => stream.read(&mut buffer).map(|count| connection.on_read(&buffer[..count], io, tasks.counters())),
         };
         next = match done {
             Ok(next) => next,
@@ -157,8 +159,10 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => next,
             Err(_) => Next::End,
         };
-        if moved_bytes >= WRITE_BUDGET_BYTES {
-            moved_bytes = 0;
+        if sent_bytes >= PAUSE_BYTES {
+            sent_bytes = 0;
+            coroutine::sleep(PAUSE);
+            // The pause ends in the thread of may's timers. Return to a worker.
             coroutine::yield_now();
         }
     }
@@ -168,10 +172,15 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::testkit::check_panicking_task;
+    use crate::net::testkit::{check_large_response, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
         check_panicking_task("may", 1, run);
+    }
+
+    #[test]
+    fn large_response_leaves_others_served() {
+        check_large_response("may", run);
     }
 }

@@ -80,7 +80,7 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::testkit::{check_flood, check_panicking_task};
+    use crate::net::testkit::{check_flood, check_large_response, check_panicking_task};
 
     #[test]
     fn panicking_task_is_counted_and_others_continue() {
@@ -91,5 +91,10 @@ mod tests {
     fn flood_of_connects_leaves_others_served() {
         // tokio interrupts a task after 128 operations.
         check_flood("tokio", 128, run);
+    }
+
+    #[test]
+    fn large_response_leaves_others_served() {
+        check_large_response("tokio", run);
     }
 }

@@ -16,7 +16,9 @@ use crate::completion::Datagrams;
 use crate::metrics::workers::Workers;
 use crate::net::ACCEPTS;
 use crate::net::completion_loop::run_service;
-use crate::net::testkit::{Echo, Fixture, check_flood_leaves_others_served, wait_until};
+use crate::net::testkit::{
+    Echo, Fixture, check_flood_leaves_others_served, check_large_response_leaves_others_served, wait_until,
+};
 use crate::skipped::skipped;
 
 /// Runs one check for some variants; reports a skipped test for each that the host cannot run.
@@ -388,6 +390,17 @@ fn flood_of_connects_leaves_others_served() {
     // The kernel's thread, or an interrupt of the server's, may begin to receive after any number of accepts.
     if_runnable::<Sqpoll>(|| check::<IoUring<Sqpoll>>(u64::MAX));
     if_runnable::<Interrupting>(|| check::<IoUring<Interrupting>>(u64::MAX));
+}
+
+#[test]
+fn large_response_leaves_others_served() {
+    fn check<M: Completion>() {
+        check_large_response_leaves_others_served("sped", None, |context, service| {
+            run_service::<M>(context, &*service)
+        });
+    }
+    // A zero-copy send over loopback ends only when its client has read it.
+    for_variants!(check: Multishot Interrupting Cooperative Sqpoll Oneshot Bundles MinimumWait RegisteredFiles);
 }
 
 #[test]
