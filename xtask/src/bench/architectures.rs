@@ -139,7 +139,7 @@ fn table(workloads: &[(usize, &Workload)], rows: Vec<Vec<String>>) -> String {
 }
 
 /// Returns the architectures that these patterns name, without [`BASE`]. A name that nobody knows is left to `compare`.
-fn named(patterns: &[String], all: &[String]) -> Vec<String> {
+pub(super) fn named(patterns: &[String], all: &[String]) -> Vec<String> {
     let of = |pattern: &String| match pattern.strip_suffix('*') {
         Some(start) => all.iter().filter(|name| name.starts_with(start)).cloned().collect(),
         None => vec![pattern.clone()],
@@ -148,7 +148,7 @@ fn named(patterns: &[String], all: &[String]) -> Vec<String> {
 }
 
 /// The names of all architectures that can run here.
-fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
     #[derive(Deserialize)]
     struct List {
         architectures: Vec<Named>,

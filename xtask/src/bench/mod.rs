@@ -10,6 +10,7 @@ mod architectures;
 mod capacity;
 mod client;
 mod comparison;
+mod costs;
 mod fleet;
 mod gate;
 mod gather;
@@ -108,6 +109,8 @@ enum Subject {
     Interleave(interleave::Interleave),
     /// Each architecture beside epoll under six workloads, interleaved; prints the tables of docs/architectures.md; half an hour
     Architectures(architectures::Architectures),
+    /// Page faults, writes and CPU time per request of each architecture in each service; prints Markdown; a quarter of an hour
+    Costs(costs::Costs),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
     Gate(gate::Gate),
     /// `advise` against a long comparison of the same architectures under 20 workloads: agreement and time; three hours
@@ -179,6 +182,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Interleave(args) => interleave::run(count, args),
         Subject::Architectures(args) => architectures::run(rounds.unwrap_or(architectures::ROUNDS), args),
+        Subject::Costs(args) => costs::run(args),
         Subject::Gate(args) => gate::run(rounds, args),
         Subject::Advise(args) => advise::run(count, args),
         Subject::Observe(args) => observe::run(rounds.unwrap_or(1), args),
@@ -197,7 +201,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 
 /// The arguments of each bench of `bench all`.
 const ALL: &str = "summary; page; memory; timestamps; lag; kv; redis; http; http-client; pacing; stream; hostile; interleave; \
-                   architectures; gate; advise; observe; capacity; trace; gather; fleet; lab; handoff; seda; server; \
+                   architectures; costs; gate; advise; observe; capacity; trace; gather; fleet; lab; handoff; seda; server; \
                    server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]
