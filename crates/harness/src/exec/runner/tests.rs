@@ -111,17 +111,15 @@ fn with_external_server(strategy: Strategy, fault: Option<Fault>) -> (Vec<Option
     let store = Store::create(&run_folder, &header).unwrap();
     let options = Options { launch: &machine, stop: &stop };
     let (mut finished, mut log) = (Vec::new(), Vec::new());
-    run(&header, &[], &store, &options, &mut FakeClient::on(&machine), &mut |event| match event {
-        RunEvent::Finished(record) => {
-            finished.push(record.warm_up.map(|warm_up| warm_up.is_earlier));
-            log.extend(machine.take_log().into_iter().filter(|event| event.starts_with("server")));
-            // The second probe has the fault.
-            machine.fault.set(fault.filter(|_| finished.len() == 1));
-            if finished.len() == 3 {
-                stop.request();
-            }
+    run(&header, &[], &store, &options, &mut FakeClient::on(&machine), &mut |event| {
+        let RunEvent::Finished(record) = event else { return };
+        finished.push(record.warm_up.map(|warm_up| warm_up.is_earlier));
+        log.extend(machine.take_log().into_iter().filter(|event| event.starts_with("server")));
+        // The second probe has the fault.
+        machine.fault.set(fault.filter(|_| finished.len() == 1));
+        if finished.len() == 3 {
+            stop.request();
         }
-        _ => {}
     })
     .unwrap();
     log.extend(machine.take_log());
