@@ -81,3 +81,36 @@ fn tests<const N: usize>(tests: [(&str, Option<TestResult>, f64); N]) -> impl It
     };
     tests.map(check).into_iter().flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a server is cold whose median service time changes by these shares, evenly over the window and at once in its middle.
+    fn are_cold(own: f64, rivals: Option<f64>) -> [bool; 2] {
+        let even = |change: f64| move |part: usize| 100e3 * (1.0 + change * part as f64 / PARTS as f64);
+        let at_once = |change: f64| move |part: usize| 100e3 * if part < PARTS / 2 { 1.0 } else { 1.0 + change };
+        let is_cold = |own: &dyn Fn(usize) -> f64, rivals: Option<&dyn Fn(usize) -> f64>| {
+            let mut report = super::super::tests::healthy();
+            // A little noise.
+            report.service.p50_by_part_ns =
+                std::array::from_fn(|part| (own(part) * (1.0 + 0.002 * (part % 3) as f64)) as u64);
+            let rivals = rivals.map(|rivals| std::array::from_fn(rivals));
+            warmth(&report, rivals.as_ref()).iter().any(|check| !check.passed)
+        };
+        [
+            is_cold(&even(own), rivals.map(even).as_ref().map(|it| it as _)),
+            is_cold(&at_once(own), rivals.map(at_once).as_ref().map(|it| it as _)),
+        ]
+    }
+
+    #[test]
+    fn server_that_gets_faster_is_cold() {
+        assert_eq!(are_cold(-0.35, None), [true; 2]);
+        assert_eq!(are_cold(-0.15, None), [false; 2], "the host may have become faster");
+        assert_eq!(are_cold(-0.15, Some(0.0)), [true; 2], "its rivals show that the host has not");
+        assert_eq!(are_cold(-0.35, Some(-0.35)), [false; 2], "the host has become faster");
+        assert_eq!(are_cold(0.0, Some(0.2)), [true; 2]);
+        assert_eq!([are_cold(0.35, None), are_cold(0.15, Some(0.0))], [[false; 2]; 2], "slower is not cold");
+    }
+}
