@@ -1,8 +1,8 @@
-//! Warms external servers before they are measured. A just-in-time compiler makes a server faster for seconds, and a trial that begins
-//! with a cold server measures the compiler.
+//! Warms external servers before they are measured. A just-in-time compiler makes a server faster for seconds, and a trial that
+//! begins with a cold server measures the compiler.
 //!
-//! The server gets a closed loop over the trial's connections, which takes fewer seconds than the trial's own rate would. Its responses
-//! per second show when the service time is steady.
+//! The server gets a closed loop over the trial's connections, which takes fewer seconds than the trial's own rate would. Its
+//! responses per second show when the service time is steady.
 
 use load::LoadReport;
 use load::config::{LoadConfig, Pacing, Phases, Popularity, Roles, Schedule, Think, Timestamps, Transport};

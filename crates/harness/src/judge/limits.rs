@@ -99,8 +99,8 @@ pub(super) const COUNTED_LATE_NS: f64 = 100_000_000.0;
 /// largest change was 0.36, caused by a neighbour.
 pub(super) const SERVICE_CHANGE_MAX: f64 = 0.5;
 pub(super) const SERVICE_P90_CHANGE_MAX: f64 = 1.0;
-/// The largest fall of the median service time of a server that may compile its code as it runs, and in an interleaved trial the largest
-/// fall relative to its rivals, whose times have the same drift of the host.
+/// The largest fall of the median service time of a server that may compile its code as it runs, and in an interleaved trial the
+/// largest fall relative to its rivals, whose times have the same drift of the host.
 pub(super) const SERVICE_FALL_MAX: f64 = 0.25;
 pub(super) const SERVICE_FALL_MAX_INTERLEAVED: f64 = 0.1;
 /// The corresponding change of a closed loop's throughput, which is inverse to the service time.

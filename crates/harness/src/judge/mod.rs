@@ -91,8 +91,8 @@ impl Judgement {
         self.checks.extend(clients::checks(report, phases));
     }
 
-    /// Adds checks that a server that muxbench did not write was warm. `rivals_ns` has the median service times of the other contestants
-    /// of an interleaved trial by part of the window.
+    /// Adds checks that a server that muxbench did not write was warm. `rivals_ns` has the median service times of the other
+    /// contestants of an interleaved trial by part of the window.
     pub fn add_warmth(&mut self, report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) {
         self.checks.extend(steady::warmth(report, rivals_ns));
     }

@@ -35,8 +35,8 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
     checks.chain(taken_cpus(report, server)).collect()
 }
 
-/// Checks that a server no longer got faster: a just-in-time compiler, or a cache that fills, makes the first figures those of a cold
-/// server. `rivals_ns` has the median service times of the other contestants in each part of an interleaved trial.
+/// Checks that a server no longer got faster: a just-in-time compiler, or a cache that fills, makes the first figures those of a
+/// cold server. `rivals_ns` has the median service times of the other contestants in each part of an interleaved trial.
 pub(super) fn warmth(report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) -> Vec<Check> {
     if report.planned_by_part.is_some() {
         return Vec::new();
@@ -86,7 +86,7 @@ fn tests<const N: usize>(tests: [(&str, Option<TestResult>, f64); N]) -> impl It
 mod tests {
     use super::*;
 
-    /// Whether a server is cold whose median service time changes by these shares, evenly over the window and at once in its middle.
+    /// Whether a server is cold whose median service time changes by these shares: evenly over the window, and at once in its middle.
     fn are_cold(own: f64, rivals: Option<f64>) -> [bool; 2] {
         let even = |change: f64| move |part: usize| 100e3 * (1.0 + change * part as f64 / PARTS as f64);
         let at_once = |change: f64| move |part: usize| 100e3 * if part < PARTS / 2 { 1.0 } else { 1.0 + change };
@@ -95,7 +95,7 @@ mod tests {
             // A little noise.
             report.service.p50_by_part_ns =
                 std::array::from_fn(|part| (own(part) * (1.0 + 0.002 * (part % 3) as f64)) as u64);
-            let rivals = rivals.map(|rivals| std::array::from_fn(rivals));
+            let rivals = rivals.map(std::array::from_fn);
             warmth(&report, rivals.as_ref()).iter().any(|check| !check.passed)
         };
         [

@@ -58,7 +58,8 @@ mod tests {
         let verdict = &mut run.records[own[0]].verdict;
         (verdict.kind, verdict.checks) = (VerdictKind::Unsteady, vec![check]);
         let text = format!(
-            "{name}: warmed for 2.1 to 10.0 s, the most that a warm-up takes, and was not yet steady; got faster within 1 of {} windows.",
+            "{name}: warmed for 2.1 to 10.0 s, the most that a warm-up takes, and was not yet steady; \
+             got faster within 1 of {} windows.",
             own.len()
         );
         assert_eq!(sentences(&run), [text.as_str()]);
