@@ -152,3 +152,28 @@ impl Observations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_outside_measured_parts_are_no_run_delay() {
+        let load = LoadReport { completed: 200, ..LoadReport::default() };
+        let observed = |waits_ns| Observations { load: Some(load.clone()), waits_ns, ..Observations::default() };
+        // The server counted the requests of guards and of the warm-up too.
+        let mut counters = ServerCounters::default();
+        (counters.totals.requests, counters.totals.run_delay_ns) = (Some(500), Some(9_000_000));
+        assert_eq!(observed(Some(1_000.0)).run_delay_ns(&counters), Some(2_500), "5 ns for each request");
+        assert_eq!(observed(None).run_delay_ns(&counters), None);
+        assert_eq!(Observations { waits_ns: Some(1.0), ..Observations::default() }.run_delay_ns(&counters), None);
+    }
+
+    #[test]
+    fn waits_count_only_in_rounds_that_are_not_left_out() {
+        let figures = TurnFigures { outside_share: None, waits_ns: [(7, 5), (9, 3)].into() };
+        assert_eq!(figures.waits_in(&BTreeSet::new(), 10), Some(40.0), "5 and 3 ns");
+        assert_eq!(figures.waits_in(&[7].into(), 10), Some(30.0));
+        assert_eq!(figures.waits_in(&[7, 9].into(), 10), None);
+    }
+}

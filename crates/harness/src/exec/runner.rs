@@ -85,7 +85,7 @@ struct Kept {
 ///
 /// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
 /// the slices of others, or its rate contradicts its response times, the heat is void. That contestant then runs on its own, and only
-/// its record is returned. If the host disturbed the heat, all contestants run again, once; if it still takes the CPUs, the heat counts.
+/// its record is returned. If the host caused this, all contestants run again, once; if it still takes the CPUs, the heat counts.
 fn run_heat(
     (heat, is_repeat): (&[Trial], bool),
     header: &RunHeader,
@@ -140,16 +140,9 @@ fn run_heat(
     if failed.is_none() && heat.len() > 1 {
         let reason = |it: &Contestant<'_>| strategy::reason_to_separate(header, it.slices()?);
         let alone = contestants.iter().filter_map(|it| Some((vec![it.trial.alone()], Some(reason(it)?))));
-        let alone: Vec<(Vec<Trial>, Option<String>)> = alone.collect();
-        // Probes of a search overrun together if all are near their capacity.
-        let have_most_overrun = 2 * alone.len() > heat.len() && !header.strategy.is_search();
+        let alone: Vec<Replacement> = alone.collect();
         let has_lost_cpus = contestants.iter().any(|it| it.lost_cpus(remote));
-        let again = match is_repeat {
-            false if have_most_overrun || has_lost_cpus => vec![(heat.to_vec(), None)],
-            // Separate trials would lose the CPUs too, and their ratios have no common blocks.
-            true if has_lost_cpus => Vec::new(),
-            _ => alone,
-        };
+        let again = replacements((heat, is_repeat), alone, has_lost_cpus, header.strategy.is_search());
         if !again.is_empty() {
             remove_drafts(heat, store);
             drop(contestants);
@@ -183,6 +176,27 @@ fn run_heat(
         records.push(record);
     }
     Ok(Some(records))
+}
+
+/// A heat that replaces a void one, and why it is separate.
+type Replacement = (Vec<Trial>, Option<String>);
+
+/// Returns the heats that replace a finished one; empty if it counts. `alone` are those of the contestants whose slices made it void.
+fn replacements(
+    (heat, is_repeat): (&[Trial], bool),
+    alone: Vec<Replacement>,
+    has_lost_cpus: bool,
+    is_search: bool,
+) -> Vec<Replacement> {
+    // Probes of a search overrun together if all are near their capacity.
+    let have_most_overrun = 2 * alone.len() > heat.len() && !is_search;
+    match is_repeat {
+        _ if alone.is_empty() => Vec::new(),
+        false if have_most_overrun || has_lost_cpus => vec![(heat.to_vec(), None)],
+        // Separate trials would lose the CPUs too, and their ratios would have no common blocks.
+        true if has_lost_cpus => Vec::new(),
+        _ => alone,
+    }
 }
 
 /// Removes the samples of uncommitted trials.

@@ -61,12 +61,11 @@ impl RunningServer {
     pub(super) fn mark(&mut self) -> anyhow::Result<Mark> {
         let ticks_before = Reading::now();
         match self.ask("mark")? {
-            ServerEvent::Mark { snapshot } => Ok(Mark {
-                server: snapshot,
-                ticks_before,
-                ticks_after: Reading::now(),
-                monitors: monitors::Reading::now(),
-            }),
+            ServerEvent::Mark { snapshot } => {
+                // This takes a millisecond, which does not belong to the window.
+                let monitors = monitors::Reading::now();
+                Ok(Mark { server: snapshot, ticks_before, ticks_after: Reading::now(), monitors })
+            }
             _ => bail!("the server did not send its counters"),
         }
     }

@@ -33,8 +33,9 @@ pub struct Experiment {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
-    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
-    #[serde(default = "one")]
+    /// The number of repeats of each trial, each with its own random numbers and newly started servers. Confidence intervals need
+    /// three repeats.
+    #[serde(default = "six")]
     pub repeats: NonZeroU32,
     /// Whether the architectures of a workload run at the same time, with the load in turns. By default `auto`: those that can
     /// share a window.
@@ -166,8 +167,8 @@ pub struct Quick {
     pub rate: Option<OneOrMany<Rate>>,
 }
 
-fn one() -> NonZeroU32 {
-    NonZeroU32::MIN
+fn six() -> NonZeroU32 {
+    const { NonZeroU32::new(6).expect("above 0") }
 }
 
 impl Experiment {

@@ -5,10 +5,9 @@ pub mod advise;
 pub mod gate;
 pub mod overload;
 pub mod search;
+mod separate;
 mod sweep;
 pub mod until;
-
-use std::collections::BTreeSet;
 
 use load::config::Slices;
 use load::report::SliceReport;
@@ -17,6 +16,7 @@ use crate::judge;
 use crate::model::figures;
 use crate::model::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
+use separate::must_stay_separate;
 
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
@@ -125,25 +125,16 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
     heat
 }
 
-/// The repeats in which a contestant's slices must make a heat void before it runs separately in all others. One may be a disturbance
-/// of the host.
-const SEPARATED_MIN: usize = 2;
-
-/// Whether a contestant runs separately in `repeat`, given the repeats in which its slices made a heat void.
-fn must_stay_separate(repeat: u32, separated: impl Iterator<Item = u32>) -> bool {
-    let separated: BTreeSet<u32> = separated.collect();
-    separated.contains(&repeat) || separated.len() >= SEPARATED_MIN
-}
-
 /// Returns why a contestant must run separately: it disturbed others, or its slices make it unsteady. The heat is then void.
 pub fn reason_to_separate(header: &RunHeader, slices: &SliceReport) -> Option<String> {
     // A search must not charge a server with responses that another server delayed.
-    if matches!(header.strategy, Strategy::Capacity(_) | Strategy::Overload(_)) && slices.overrun > 0 {
+    let is_search = header.strategy.is_search();
+    if is_search && slices.overrun > 0 {
         return Some(format!("its responses overran {} slices", slices.overrun));
     }
     let fails = |check: &Check| !check.passed && check.decides == VerdictKind::Unsteady;
-    let failed = judge::slice_checks(slices).into_iter().find(fails).filter(|_| header.interleave == Interleave::Auto);
-    failed.as_ref().map(judge::in_words)
+    let failed = judge::slice_checks(slices).into_iter().find(fails);
+    failed.filter(|_| is_search || header.interleave == Interleave::Auto).as_ref().map(judge::in_words)
 }
 
 /// Returns the remaining planned trials. A search and a race have none: results determine their trials.
@@ -280,6 +271,7 @@ mod tests {
         let interleave = [Interleave::Auto, Interleave::Always];
         assert_eq!(interleave.map(|it| separates(&capacity, it, 1, None)), [true, true]);
         assert_eq!(interleave.map(|it| separates(&capacity, it, 0, None)), [false, false]);
+        assert!(separates(&capacity, Interleave::Always, 0, Some(2e6)), "a search repeats an unsteady probe");
         assert_eq!([25, 26].map(|overrun| separates(&Strategy::Whole, interleave[0], overrun, None)), [false, true]);
         assert!(!separates(&Strategy::Whole, Interleave::Always, 100, Some(2e6)));
         assert_eq!([1.2e6, 1.3e6].map(|law| separates(&Strategy::Whole, interleave[0], 0, Some(law))), [false, true]);
@@ -307,7 +299,6 @@ mod tests {
         assert_eq!(sizes(&[separated(of(200.0, "mt", 0))]), [1, 2], "the next repeat tries again");
         assert_eq!(sizes(&[separated(of(400.0, "mt", 0))]), [2, 2], "lower rates share a window");
         assert_eq!(sizes(&[separated(of(100.0, "mt", 0)), separated(of(200.0, "mt", 1))]), [1, 1]);
-        assert_eq!([vec![], vec![1], vec![0, 1]].map(|it| must_stay_separate(2, it.into_iter())), [false, false, true]);
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn header(capacity: CapacitySource) -> RunHeader {
-        let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\n[workload]\nconnections = 10\nrequest = \"1B\"\n\
+        let text = "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\"]\n[workload]\nconnections = 10\nrequest = \"1B\"\n\
                     response = \"2B\"\nrate = 1000\n[phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n\
                     cool-down = \"1s\"\n";
         let plan = plan::plan(&Experiment::parse(text, "x.toml").unwrap(), &crate::host::Host::made_up()).unwrap();

@@ -25,10 +25,10 @@ fn separate_trials_share_no_heat() {
 #[test]
 fn percentile_of_a_row_is_that_of_its_merged_requests() {
     let mut run = testkit::interleaved_run();
-    // In the first repeat, 20 of 200 requests wait for a stall: 1.7 % of all.
+    // In the first repeat, 40 of 400 requests wait for a stall: 1.7 % of all.
     let stalled = run.records.iter_mut().find(|it| it.trial.architecture.to_string() == "epoll").unwrap();
     let times = &mut stalled.load.as_mut().unwrap().service.histogram;
-    *times = (0..200).map(|at| if at < 20 { 5_000_000 } else { 40_000 }).collect();
+    *times = (0..400).map(|at| if at < 40 { 5_000_000 } else { 40_000 }).collect();
     let mut merged = Histogram::new();
     of(&run, "epoll").iter().for_each(|it| merged.merge(&it.load.as_ref().unwrap().service.histogram));
     let figures = RunFigures::new(&run.records);
@@ -42,8 +42,8 @@ fn quantile_with_few_requests_beyond_has_no_estimate() {
     let run = testkit::interleaved_run();
     let figures = RunFigures::new(&run.records);
     let all = of(&run, "epoll");
-    assert_eq!(figures.of(&all, P99).len(), 6, "12 of 1 200 requests are beyond");
-    assert_eq!(figures.of(&all[..4], P99), [], "8 of 800 requests are beyond");
+    assert_eq!(figures.of(&all, P99).len(), 6, "24 of 2 400 requests are beyond");
+    assert_eq!(figures.of(&all[..2], P99), [], "8 of 800 requests are beyond");
     assert_eq!(figures.of(&all[..4], Figure::Service(Percentile::P95)).len(), 4);
     assert_eq!(figures.of(&all[..4], Figure::Rate).len(), 4);
 }

@@ -248,11 +248,14 @@ while True:
             sockets[it.fileno()] = it
             epoll.register(it, select.EPOLLIN)
             continue
-        received = sockets[fd].recv(request)
+        try:
+            received = sockets[fd].recv(request)
+            sockets[fd].sendall(bytes(response if received else 0))
+        except OSError:
+            received = b""
         if not received:
             sockets.pop(fd).close()
             continue
-        sockets[fd].sendall(bytes(response))
         answered += 1
         if answered % 100 == 0:
             end = time.thread_time() + later_ms / 1000

@@ -144,6 +144,24 @@ fn search_keeps_an_external_server_until_it_fails() {
     assert_eq!(with_external_server(Strategy::Whole, None), (vec![Some(false); 2], [whole; 2].join(" ")));
 }
 
+#[test]
+fn lost_cpus_and_overruns_of_most_repeat_a_heat_once() {
+    let heat = heat(3);
+    // The sizes of the heats that replace one in which some contestants overran.
+    let sizes = |overran: usize, has_lost_cpus, is_search, is_repeat| {
+        let alone = heat[..overran].iter().map(|it| (vec![it.alone()], Some("it overran".to_owned()))).collect();
+        let replacements = replacements((&heat, is_repeat), alone, has_lost_cpus, is_search);
+        replacements.iter().map(|(heat, _)| heat.len()).collect::<Vec<_>>()
+    };
+    let first = [0, 1, 2].map(|overran| sizes(overran, false, false, false));
+    assert_eq!(first, [vec![], vec![1], vec![3]]);
+    let taken = [0, 1].map(|overran| sizes(overran, true, false, false));
+    assert_eq!(taken, [vec![], vec![3]], "others took the CPUs");
+    assert_eq!(sizes(2, false, true, false), [1, 1], "probes near the capacity");
+    assert_eq!(sizes(2, false, false, true), [1, 1], "the repeat shows that the slices are too short");
+    assert_eq!(sizes(2, true, false, true), [0; 0], "separate trials would lose the CPUs too");
+}
+
 /// Runs two trials, the first with a fault. Returns both verdicts with their reasons, and the log.
 fn with_fault(fault: Fault) -> ([(VerdictKind, String); 2], Vec<&'static str>) {
     let folder = tempfile::tempdir().unwrap();

@@ -132,7 +132,7 @@ fn groups_have_room_or_servers_run_separately() {
     assert_eq!(divided(2).unwrap().len(), 5);
     assert_eq!(divided(1), None);
     let needs = |host: &Host| {
-        let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\", \"mp\"]\n\
+        let text = "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\", \"mp\"]\n\
                     [workload]\nconnections = 100\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                     [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n";
         let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), host).unwrap();
@@ -178,7 +178,7 @@ fn workers_share_windows_if_their_clocks_are_exact() {
         };
         let host = Host { fleet: Some(fleet), ..Host::made_up() };
         let text = format!(
-            "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\n{WORKLOAD}\n\
+            "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\"]\n{WORKLOAD}\n\
              [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n"
         );
         plan(&Experiment::parse(&text, "x.toml").unwrap(), &host).unwrap().interleaving.join("; ")

@@ -208,7 +208,7 @@ fn path_of_a_target_is_the_root_by_default() {
 fn small_file_has_defaults() {
     let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
-    assert_eq!(experiment.repeats, one());
+    assert_eq!(experiment.repeats.get(), 6);
     assert_eq!(experiment.client, Client::default());
     let again = toml::to_string(&experiment).unwrap();
     assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);

@@ -10,7 +10,7 @@ use stats::race::{Fit, Noise, Race, Score, Standing};
 use crate::model::figures::repeats_of_times;
 use crate::model::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::{self, duration_ns};
-use crate::strategy::must_stay_separate;
+use crate::strategy::separate::must_stay_separate;
 use crate::strategy::until::elapsed_ns;
 
 /// Separate trials of a repeat have this heat, plus the number of the repeat.
