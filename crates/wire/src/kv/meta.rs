@@ -2,7 +2,6 @@
 //! `W`, which the server adds, come last.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::base64;
 use super::command::{BAD_FORMAT, Words};
@@ -11,6 +10,7 @@ use super::meta_flags::{Error, LONG_OPAQUE, Meta, MetaSet, OPAQUE_BYTES_MAX};
 use super::protocol::{KEY_BYTES_MAX, NOT_A_NUMBER, write_line};
 use super::storage::{Kv, Stored};
 use super::store::{After, FETCHED, Item, STALE, WON, weight};
+use super::value::Value;
 
 impl Kv {
     pub(super) fn meta_set(&self, set: &MetaSet<'_>, value: &[u8], out: &mut Vec<u8>) {
@@ -57,7 +57,7 @@ impl Kv {
             found = item.map(|mut item| self.write_item(meta, &mut item, false, out));
         }
         if found.is_none() {
-            let make = || self.store.item(Arc::default(), 0, 0, options.new_cas, options.is_binary);
+            let make = || self.store.item(Value::default(), 0, 0, options.new_cas, options.is_binary);
             found = self.store.enter(&meta.key, options.vivify.is_some().then_some(make), |item, is_new| {
                 if is_new {
                     self.counters.add(Count::Stored);
@@ -95,9 +95,9 @@ impl Kv {
         item: &mut Item,
         is_new: bool,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Arc<[u8]>>, Error> {
+    ) -> Result<Option<Value>, Error> {
         let options = &meta.options;
-        let value = (options.value && options.cas != Some(item.cas)).then(|| Arc::clone(&item.data));
+        let value = (options.value && options.cas != Some(item.cas)).then(|| item.data.clone());
         write_code(value.as_ref().map(|value| value.len()), out);
         let mut wins = false;
         for flag in meta.flags {
@@ -148,7 +148,7 @@ impl Kv {
             }
             if options.remove_value {
                 let (cas, expires) = (options.new_cas.unwrap_or(item.cas), options.exptime.unwrap_or(0));
-                *item = self.store.item(Arc::default(), options.client_flags, expires, Some(cas), item.is_binary());
+                *item = self.store.item(Value::default(), options.client_flags, expires, Some(cas), item.is_binary());
             }
             if options.stale {
                 if let Some(exptime) = options.exptime {

@@ -30,6 +30,7 @@ mod storage;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
+pub(crate) mod value;
 
 pub use connection::KvConn;
 pub use storage::Kv;

@@ -1,11 +1,10 @@
 //! The service that all threads share, and the effect of storage commands on its store.
 
-use std::sync::Arc;
-
 use super::command::{StoreMode, StoreRequest, unsigned};
 use super::counters::{Count, Counters};
 use super::meta_flags::Options;
 use super::store::{After, BINARY, Item, KvConfig, STALE, Store, WON};
+use super::value::Value;
 use crate::service::Clock;
 
 /// A key-value store with its counters.
@@ -139,7 +138,7 @@ impl Kv {
         if fits {
             let parts = if is_append { [&item.data, value] } else { [value, &item.data] };
             let expires = item.expires;
-            *item = self.store.item(parts.concat().into(), item.flags, 0, cas, item.is_binary());
+            *item = self.store.item(Value::from(&parts.concat()[..]), item.flags, 0, cas, item.is_binary());
             item.expires = expires;
         }
         fits
@@ -157,7 +156,7 @@ impl Kv {
             // memcached stores the result in a new item.
             item.marks &= BINARY;
         }
-        item.data = Arc::from(data);
+        item.data = Value::from(&data[..]);
         item.cas = cas.unwrap_or_else(|| self.store.next_cas());
         Some(sum)
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
+use super::value::Value;
 use crate::service::Clock;
 
 /// Sizes of the store and of its items.
@@ -33,7 +34,7 @@ impl Default for KvConfig {
 /// A value with its metadata. A clone shares the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub data: Arc<[u8]>,
+    pub data: Value,
     /// The number of the item's last change, counted over all items, unless a client chose the value.
     pub cas: u64,
     pub flags: u32,
@@ -171,7 +172,7 @@ impl Store {
 
     /// Returns a new item, with the next CAS value unless one is given.
     #[inline]
-    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>, is_binary: bool) -> Item {
+    pub fn item(&self, data: Value, flags: u32, exptime: i32, cas: Option<u64>, is_binary: bool) -> Item {
         self.flush_if_due();
         let now = (self.clock)();
         Item {

@@ -1,7 +1,5 @@
 //! Execution of commands, and the replies to them.
 
-use std::sync::Arc;
-
 use super::frame::{Arguments, integer};
 use super::storage::Redis;
 use crate::kv::store::{After, Item};
@@ -152,7 +150,7 @@ impl Redis {
         let sum = self.store.enter(key, Some(|| self.item(b"0")), |item, _| {
             let sum = integer(&item.data).ok_or(NOT_A_NUMBER).and_then(|old| old.checked_add(1).ok_or(OVERFLOW));
             if let Ok(sum) = sum {
-                item.data = Arc::from(itoa::Buffer::new().format(sum).as_bytes());
+                item.data = itoa::Buffer::new().format(sum).as_bytes().into();
             }
             After::Keep(sum)
         });
