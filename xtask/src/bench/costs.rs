@@ -66,7 +66,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn http(target: SocketAddr, bytes: u64) -> LoadConfig {
-    let traffic = HttpTraffic::new(vec![HttpTarget::get(&format!("/bytes/{bytes}"), Some(bytes))]);
+    let traffic = HttpTraffic::new(vec![HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes))]);
     LoadConfig { http: Some(traffic), ..LoadConfig::new(target, ServiceSpec::Http { folder: None }) }
 }
 
