@@ -15,7 +15,6 @@ pub fn measured(tenths_ns: [u64; 10]) -> Measured {
         p50_by_part_ns,
         p90_by_part_ns: p50_by_part_ns,
         histogram,
-        ..Measured::default()
     }
 }
 
