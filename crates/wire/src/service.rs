@@ -28,7 +28,8 @@ pub trait Service {
         &[]
     }
 
-    /// Marks `count` bytes of [`Service::unsent`] and [`Service::unsent_tail`] as sent. Returns the number of waiting requests that this completed.
+    /// Marks `count` bytes of [`Service::unsent`] and [`Service::unsent_tail`] as sent. Returns the number of waiting requests that
+    /// this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Returns the application's bytes among the `bytes` that moved since the last call. Encryption adds others.

@@ -1,5 +1,5 @@
-//! What a request costs each architecture in each service besides its work: page faults, writes and CPU time. The work is the same, so
-//! a row that differs shows a cost of the allocator or of the loop.
+//! Costs of a request besides its work, for each architecture and service: page faults, writes and CPU time. The work is the same,
+//! so a row that differs shows a cost of the allocator or of the loop.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! What a request costs a server besides its work: page faults, and writes.
+//! Costs of a request besides its work: page faults, and writes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -84,8 +84,7 @@ struct State<T> {
     queue: VecDeque<T>,
     /// Threads that wait and for which no notification is on its way.
     waiting: usize,
-    /// Notifications on their way. One may wake another thread than a thread whose time has just passed, or none, so the next thread
-    /// that ends its wait takes it.
+    /// Notifications on their way. One may miss a thread whose time has just passed, so the next thread that ends its wait takes it.
     notified: usize,
 }
 

@@ -27,8 +27,8 @@ fn reason(error: &io::Error, disabled: &str, needs: &str) -> String {
     format!("no io_uring: {error}; {help}")
 }
 
-/// Ignores interruptions, timeouts, and temporary lack of resources: the next call retries. EBUSY: the kernel accepts requests again
-/// after the server has read completions.
+/// Ignores interruptions, timeouts, and temporary lack of resources: the next call retries. After EBUSY the kernel accepts requests
+/// again once the server has read completions.
 pub(crate) fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
     match result.map_err(|error| (error.raw_os_error(), error)) {
         Ok(_) | Err((Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME), _)) => Ok(()),

@@ -37,7 +37,7 @@ const PAUSE_BYTES: usize = 4 * WRITE_BUDGET_BYTES;
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Default)]
 struct Shared {
     /// The descriptors of open connections, which the stopping server shuts down.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 /// The smallest value that gets a prefix.
 const LARGE_BYTES: usize = 4 << 10;
-/// The length of the prefix: more than the head of any response. Allocators begin large blocks at the start of a page, so a response would
-/// begin a few bytes further into its page than its value does. A CPU then takes each load of the copy for dependent on the store
-/// before (4 KiB aliasing), and the copy takes several times as long.
+/// The length of the prefix: more than the head of any response. Allocators begin large blocks at the start of a page, so a response
+/// would begin a few bytes further into its page than its value does. A CPU then takes each load of the copy for dependent on the
+/// store before (4 KiB aliasing), and the copy takes several times as long.
 const PREFIX_BYTES: usize = 512;
 
 /// The value of an item. A large one is stored behind a prefix.
