@@ -39,7 +39,7 @@ const WORKLOADS: [Workload; 6] = [
 ];
 
 /// The architecture beside which all others run.
-const BASE: &str = "epoll";
+pub(super) const BASE: &str = "epoll";
 /// The most architectures beside it in one comparison: twelve can share a window.
 const BESIDE_MAX: usize = 11;
 /// Parts of the names of servers that use a CPU while they wait. They share no window.
