@@ -10,12 +10,7 @@ use stats::Histogram;
 pub fn measured(tenths_ns: [u64; 10]) -> Measured {
     let histogram: Histogram = tenths_ns.iter().flat_map(|&ns| [ns; 10]).collect();
     let p50_by_part_ns = std::array::from_fn(|part| tenths_ns[part * 10 / PARTS]);
-    Measured {
-        distribution: histogram.distribution(),
-        p50_by_part_ns,
-        p90_by_part_ns: p50_by_part_ns,
-        histogram,
-    }
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns: p50_by_part_ns, histogram }
 }
 
 /// Returns the report of a healthy trial: 1 000 requests in a second over 10 connections.
