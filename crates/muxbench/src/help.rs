@@ -117,10 +117,10 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
     (
         "compare",
         &[
-            ("connections", "400,2000"),
+            ("connections", "400"),
             ("ramp", "100ms"),
             ("warm_up", "100ms"),
-            ("measure", "800ms"),
+            ("measure", "300ms"),
             ("cool_down", "100ms"),
         ],
     ),

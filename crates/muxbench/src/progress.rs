@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn brief_result_is_percentiles_or_bandwidth() {
-        assert_eq!(brief_result(&testkit::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
+        assert_eq!(brief_result(&testkit::run().records[0]), ", p50 40.0 µs, p99 43.9 µs~");
         assert_eq!(brief_result(&testkit::bandwidth_run().records[0]), ", 2.40 GB/s");
         let mut record = testkit::run().records.remove(0);
         record.load.as_mut().unwrap().service = Default::default();

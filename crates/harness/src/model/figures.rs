@@ -7,6 +7,7 @@ use stats::histogram::{BEYOND_MIN, beyond};
 use stats::repeats::{Heats, jackknife};
 use stats::{Estimate, Histogram, Repeat, ratio};
 
+pub use super::percentile::Percentile;
 use super::{Trial, TrialRecord, Workload};
 
 /// A figure with an estimate.
@@ -22,31 +23,6 @@ pub enum Figure {
     Rate,
     /// CPU time of the server per request, in nanoseconds.
     CpuPerRequest,
-}
-
-/// A percentile with an estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Percentile {
-    /// The median.
-    P50,
-    /// The 90th percentile.
-    P90,
-    /// The 95th percentile.
-    P95,
-    /// The 99th percentile.
-    P99,
-}
-
-impl Percentile {
-    /// The share of requests that the percentile is not below.
-    pub fn q(self) -> f64 {
-        match self {
-            Self::P50 => 0.5,
-            Self::P90 => 0.9,
-            Self::P95 => 0.95,
-            Self::P99 => 0.99,
-        }
-    }
 }
 
 /// Returns the figure that ranks architectures under a workload.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::figures::Percentile;
+use super::percentile::Percentile;
 use super::trial::Trial;
 use crate::spec::Candidate;
 

@@ -7,6 +7,7 @@ mod gate;
 pub mod network;
 mod order;
 mod overload;
+mod percentile;
 pub mod rates;
 mod record;
 mod search;

@@ -15,7 +15,7 @@ const NAME: &str = "experiment";
 impl Default for Phases {
     fn default() -> Self {
         const MS: u64 = 1_000_000;
-        let (ramp, warm_up, measure) = (Time(100 * MS), Time(200 * MS), Time(320 * MS));
+        let (ramp, warm_up, measure) = (Time(100 * MS), Time(200 * MS), Time(600 * MS));
         Self { ramp, warm_up, measure, sessions: None, cool_down: Time(2_000 * MS) }
     }
 }

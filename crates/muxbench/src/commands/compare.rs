@@ -213,7 +213,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "name = 'mine'\narchitectures = 'epoll'\nrepeats = 5\n[workload]\nconnections = 9\nrate = 500\n";
         std::fs::write(&file, text).unwrap();
-        for (flags, repeats, has_note) in [("", 20, true), ("--repeats 4", 4, false)] {
+        for (flags, repeats, has_note) in [("", REPEATS_MAX, true), ("--repeats 4", 4, false)] {
             let args: Args = parsed(&format!("{} --until 2% {flags}", file.path().display()));
             assert_eq!(args.experiment(true).unwrap().0.repeats.get(), repeats);
             let note = args.unused_repeats(&args.setup.experiment(&args.base).unwrap());

@@ -37,7 +37,7 @@ enum Page {
 }
 
 /// The columns of `samples/NNNN.parquet`.
-const SAMPLES: [(&str, &str); 9] = [
+const SAMPLES: [(&str, &str); 10] = [
     ("planned_ns", "the planned send (t1)"),
     ("sent_ns", "the actual send (t2); null: never sent"),
     ("complete_ns", "the last byte of the response (t3); null: never answered"),
@@ -47,6 +47,7 @@ const SAMPLES: [(&str, &str); 9] = [
     ("arrived_ns", "kernel timestamp: the response arrives"),
     ("hardware_service_ns", "the service time by the clock of the network interface"),
     ("client", "the number of the client process"),
+    ("counted", "1 if figures count the request; 0 in a guard, or in a round that was left out"),
 ];
 
 /// The columns of the table `trials` in `muxbench.db`.

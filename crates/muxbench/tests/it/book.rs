@@ -30,7 +30,7 @@ const SHORTER: &[(&str, &str, &str)] = &[
     ("overload", "--before", "300ms"),
     ("overload", "--pulse-length", "200ms"),
     ("overload", "--after", "500ms"),
-    ("gate", "--budget", "4s"),
+    ("gate", "--budget", "30s"),
     ("advise atlas", "--budget --merge", "8s"),
     ("advise atlas", "--arch", "epoll,mt"),
     ("calibrate", "--rounds", "1"),

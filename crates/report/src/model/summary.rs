@@ -124,7 +124,7 @@ fn comparison(run: &Run, figures: &RunFigures<'_>, workload: &Workload, pruned: 
 }
 
 /// The largest quotient of the best row's metric in two repeats of a host that does not change.
-const STEADY_MAX: f64 = 1.1;
+const STEADY_MAX: f64 = 1.2;
 
 /// Says for which state of the host the intervals speak.
 fn state(rows: &[Row], is_closed: bool) -> Option<String> {

@@ -7,7 +7,7 @@ use crate::columnar::column::tests::{dictionary, page};
 use crate::columnar::thrift::tests::{Field, varint_of, written};
 
 /// A row group of a footer: its rows, and the offset and length of each column.
-type RowGroup = (i64, [(i64, i64); 9]);
+type RowGroup = (i64, [(i64, i64); 10]);
 
 /// An uncompressed file with these bytes and groups.
 fn file_of(bytes: &[u8], groups: &[RowGroup]) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn zeros(rows: i64, at: i64) -> (Vec<u8>, RowGroup) {
             page(rows, 8, &if is_optional { [levels.clone(), numbers.clone()].concat() } else { numbers.clone() });
         [dictionary(1, &[0; 8]), page].concat()
     };
-    let (mut bytes, mut chunks) = (Vec::new(), [(0, 0); 9]);
+    let (mut bytes, mut chunks) = (Vec::new(), [(0, 0); 10]);
     for (chunk, ours) in chunks.iter_mut().zip(parse_message_type(SCHEMA).unwrap().get_fields()) {
         let column = encoded(ours.is_optional());
         *chunk = (at + bytes.len() as i64, column.len() as i64);
