@@ -22,12 +22,13 @@ fn file_of(bytes: &[u8], groups: &[RowGroup]) -> Vec<u8> {
         "arrived_ns",
         "hardware_service_ns",
         "client",
+        "counted",
     ];
     let columns = names.iter().zip(schema.get_fields()).map(|(name, ours)| {
         let is_optional = i64::from(ours.is_optional());
         vec![(1, Field::Number(2)), (3, Field::Number(is_optional)), (4, Field::Bytes(name.as_bytes()))]
     });
-    let root = vec![(4, Field::Bytes(b"samples")), (5, Field::Number(9))];
+    let root = vec![(4, Field::Bytes(b"samples")), (5, Field::Number(10))];
     let chunk = |&(at, bytes): &(i64, i64)| {
         let about = vec![(4, Field::Number(0)), (7, Field::Number(bytes)), (9, Field::Number(at))];
         vec![(3, Field::Structure(about))]
