@@ -193,7 +193,7 @@ fn replacements(
     match is_repeat {
         _ if alone.is_empty() => Vec::new(),
         false if have_most_overrun || has_lost_cpus => vec![(heat.to_vec(), None)],
-        // Separate trials would lose the CPUs too, and their ratios would have no common blocks.
+        // Separate trials would lose the CPUs too, and their ratios would have no common heats.
         true if has_lost_cpus => Vec::new(),
         _ => alone,
     }

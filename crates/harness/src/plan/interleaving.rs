@@ -250,7 +250,7 @@ fn scan_share(trial: &Trial) -> f64 {
     rate_per_s * f64::from(trial.load.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
 }
 
-/// Whether an open loop sends too few requests in a window for blocks of several requests.
+/// Whether an open loop sends too few requests in a window for figures that repeats compare.
 fn has_few_requests(trial: &Trial) -> bool {
     let window_s = trial.load.phases.measure_ns as f64 / 1e9;
     trial.workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s * window_s < REQUESTS_MIN)
