@@ -16,7 +16,7 @@ pub struct AdviseGoal {
     pub contestants: u32,
     /// The parts after the race under the given traffic.
     pub variations: Vec<AdvisePart>,
-    /// The total time, in nanoseconds, within which repeats end. The first two repeats always run.
+    /// The total time, in nanoseconds, within which repeats end. The first three repeats always run.
     pub time_max_ns: u64,
     /// The experiment as a file.
     pub experiment: String,

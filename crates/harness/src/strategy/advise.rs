@@ -41,7 +41,7 @@ pub struct Advice<'a> {
     pub is_ended: bool,
     /// The scores of the objective.
     pub fit: Fit,
-    /// The winner; `None` before the second repeat, or if no contestant is usable.
+    /// The winner; `None` before the third repeat, or if no contestant is usable.
     pub choice: Option<Choice>,
     /// The findings under changed traffic.
     pub variations: Vec<Variation>,

@@ -62,7 +62,7 @@ pub struct Args {
     objective: ObjectiveArgs,
     /// Longest time of the run [default: 90s]
     ///
-    /// Two repeats always run
+    /// Three repeats always run
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Requests/s, as in 2k or 2000/s [default: 2000]
@@ -111,7 +111,7 @@ impl Args {
         let repeats = Time(advise::shortest_ns(race) / 1_000_000_000 * 1_000_000_000);
         if repeats > budget {
             output::warn(format_args!(
-                "two repeats of {} servers take about {repeats}, longer than --budget {budget}; no time is left for further repeats \
+                "three repeats of {} servers take about {repeats}, longer than --budget {budget}; no time is left for further repeats \
                  and changed traffic. Try fewer servers (--arch), or a longer budget",
                 can_run.len()
             ));

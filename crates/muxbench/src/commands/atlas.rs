@@ -67,7 +67,7 @@ pub struct Args {
     objective: ObjectiveArgs,
     /// Time of all races [default: 20min]
     ///
-    /// Each race has at least two repeats. The time left is divided equally. If there is too little time, the last races are left
+    /// Each race has at least three repeats. The time left is divided equally. If there is too little time, the last races are left
     /// out. With --resume, a longer time continues undecided races
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
@@ -287,13 +287,13 @@ fn share(races: &mut [Race], budget: Time) -> anyhow::Result<()> {
     if fits == 0 {
         let one = seconds(shortest.iter().copied().find(|it| *it > 0).unwrap_or_default());
         bail!(
-            "--budget {budget}: two repeats of the first race take about {one}, and of all {can_run} races {all}; try \
+            "--budget {budget}: three repeats of the first race take about {one}, and of all {can_run} races {all}; try \
              --budget {all}, fewer servers (--arch), or a shorter --measure"
         );
     }
     if fits < can_run {
         output::warn(format_args!(
-            "--budget {budget}: only {fits} of {can_run} races fit, which cover the grid coarsely; two repeats of all take about \
+            "--budget {budget}: only {fits} of {can_run} races fit, which cover the grid coarsely; three repeats of all take about \
              {all}. Add the others later with --resume --budget {all}"
         ));
     }

@@ -1,6 +1,7 @@
 //! The race under the given traffic, repeat by repeat.
 
 use stats::race::{Fit, Limit, Noise, Race};
+use stats::repeats;
 
 use super::part::{Out, Part, planned_ns};
 use crate::model::{AdviseGoal, AdviseLimit, TrialOutcome};
@@ -8,10 +9,10 @@ use crate::model::{AdviseGoal, AdviseLimit, TrialOutcome};
 /// Contestants whose ratio is known to be within this distance of 1 are equal in practice.
 pub(super) const MARGIN: f64 = 0.02;
 /// The repeats after which a race looks at its contestants. The distances grow, so that each look sees much that is new.
-const LOOKS: [u32; 10] = [2, 3, 4, 6, 9, 13, 19, 28, 41, REPEATS_MAX];
+const LOOKS: [u32; 9] = [REPEATS_MIN, 4, 6, 9, 13, 19, 28, 41, REPEATS_MAX];
 const REPEATS_MAX: u32 = 60;
-/// The repeats before a decision: noise is unknown after a single one.
-pub(super) const REPEATS_MIN: u32 = 2;
+/// The repeats before a decision.
+pub(super) const REPEATS_MIN: u32 = repeats::REPEATS_MIN as u32;
 /// The share of the time for the race, if other parts follow.
 const RACE_SHARE: f64 = 0.6;
 

@@ -123,9 +123,9 @@ fn equal_servers_tie_and_cpu_memory_or_simplicity_decide() {
 fn winner_has_only_intervals_without_1() {
     let header = header(&["mt", "epoll"], GateFigure::P50, &[], 1);
     let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
-    assert_eq!(outcomes.len(), 4);
-    // The differences of two repeats: 9 standard errors, where the interval has 12.7 on each side; then 30.
-    for (differences, is_tie) in [([0.10, 0.08], true), ([0.031, 0.029], false)] {
+    assert_eq!(outcomes.len(), 6);
+    // The differences of three repeats: 3.9 standard errors, where the interval has 4.3 on each side; then 7.4.
+    for (differences, is_tie) in [([0.05, 0.09, 0.13], true), ([0.023, 0.030, 0.037], false)] {
         let mut outcomes = outcomes.clone();
         for (at, outcome) in outcomes.iter_mut().enumerate() {
             let is_mt = outcome.index.is_multiple_of(header.trials.len() as u32);
@@ -188,15 +188,18 @@ fn limits_and_saturation_exclude_contestants() {
     assert!(advice.out[0].is_none() && advice.choice.is_none(), "a contestant alone wins nothing");
     let (_, outcomes) = run(&header, |_, _, _| None);
     let advice = super::advice(&header, &outcomes).unwrap();
-    assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two repeats show that none keeps up");
+    assert!(
+        advice.is_ended && advice.choice.is_none() && outcomes.len() == 12,
+        "three repeats show that none keeps up"
+    );
 }
 
 #[test]
-fn budget_ends_the_race_after_two_repeats() {
+fn budget_ends_the_race_after_three_repeats() {
     let header = header(&NAMES, GateFigure::P50, &[], 1);
     let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
     let advice = advice(&header, &outcomes).unwrap();
-    assert_eq!((outcomes.len(), advice.repeats, advice.choice.unwrap().tied.len()), (8, 2, 4));
+    assert_eq!((outcomes.len(), advice.repeats, advice.choice.unwrap().tied.len()), (12, 3, 4));
     assert!(advice.variations.iter().all(|it| matches!(it.change, Change::NotMeasured(_))));
 }
 
