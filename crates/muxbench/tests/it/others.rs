@@ -233,10 +233,10 @@ fn example_servers_answer_pieces_and_half_closes() {
     }
 }
 
-/// A server that works for some milliseconds after every 100 responses, as a garbage collector does.
+/// A server that works for some milliseconds after every 100 responses, as a garbage collector does, and delays every 50th response.
 const LAZY_SERVER: &str = r#"
 import select, socket, sys, time
-port, request, response, later_ms = map(int, sys.argv[1:])
+port, request, response, later_ms, delay_ms = map(int, sys.argv[1:])
 listener = socket.create_server(("127.0.0.1", port), backlog=100)
 sockets, answered, epoll = {}, 0, select.epoll()
 epoll.register(listener, select.EPOLLIN)
@@ -250,6 +250,8 @@ while True:
             continue
         try:
             received = sockets[fd].recv(request)
+            if delay_ms and answered % 50 == 49:
+                time.sleep(delay_ms / 1000)
             sockets[fd].sendall(bytes(response if received else 0))
         except OSError:
             received = b""
@@ -263,14 +265,26 @@ while True:
                 pass
 "#;
 
-fn work_in_the_turns_of_others_is_not_valid() {
+/// Measures the lazy server with these delays beside itself without. Returns the records, and the output of muxbench.
+fn beside_a_prompt_one(later_ms: &str, delay_ms: &str) -> (Vec<TrialRecord>, Output) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("lazy.py"), LAZY_SERVER).unwrap();
     let script = folder.path().join("lazy.py").to_str().unwrap().to_owned();
-    let command = |later_ms: &str| words(&["python3", &script, "{port}", "{request}", "{response}", later_ms]);
-    let servers = [("lazy".to_owned(), command("5")), ("prompt".to_owned(), command("0"))];
-    let file = experiment(&servers, 1, "2s", "").replace("rate = 200", "rate = 1000");
-    let (records, output) = records(folder.path(), &file);
+    let command =
+        |later_ms, delay_ms| words(&["python3", &script, "{port}", "{request}", "{response}", later_ms, delay_ms]);
+    let servers = [("lazy".to_owned(), command(later_ms, delay_ms)), ("prompt".to_owned(), command("0", "0"))];
+    records(folder.path(), &experiment(&servers, 1, "2s", "").replace("rate = 200", "rate = 1000"))
+}
+
+fn delays_of_few_requests_are_in_the_tail_of_their_row() {
+    let (records, _) = beside_a_prompt_one("0", "3");
+    let lazy = records.iter().find(|it| it.trial.architecture.to_string() == "exec:lazy").unwrap();
+    let p99_ns = lazy.load.as_ref().unwrap().service.distribution.p99_ns;
+    assert!(p99_ns >= 3_000_000 || lazy.verdict.kind != VerdictKind::Valid, "{p99_ns} ns");
+}
+
+fn work_in_the_turns_of_others_is_not_valid() {
+    let (records, output) = beside_a_prompt_one("5", "0");
     let lazy = records.iter().find(|it| it.trial.architecture.to_string() == "exec:lazy").unwrap();
     let slices = lazy.trial.load.slices;
     assert!(slices.is_none() || lazy.verdict.kind != VerdictKind::Valid, "{}", lazy.verdict.reason);
@@ -436,6 +450,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_speak_streams_and_http));
     cases.once(case!(virtual_threads_of_java_are_measured));
     cases.once(case!(example_servers_answer_pieces_and_half_closes));
+    cases.once(case!(delays_of_few_requests_are_in_the_tail_of_their_row));
     cases.once(case!(work_in_the_turns_of_others_is_not_valid));
     cases.once(case!(external_server_ends_with_its_run));
     cases.once(case!(doctor_ends_server_of_killed_supervisor_and_runner));
