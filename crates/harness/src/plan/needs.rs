@@ -42,11 +42,11 @@ const DOCUMENTED: &str = "docs/scale.md";
 /// Memory per connection by model or architecture, in bytes: the server's user memory, and the kernel memory of both
 /// ends. Measured with 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
 const CONNECTIONS: &[(&str, f64, f64)] =
-    &[("epoll", 48.0, 7_670.0), ("io_uring", 466.0, 8_083.0), ("mt", 14_317.0, 30_055.0), ("mp", 85_949.0, 149_958.0)];
+    &[("epoll", 73.0, 8_682.0), ("io_uring", 503.0, 8_785.0), ("mt", 32_923.0, 34_731.0), ("mp", 93_905.0, 212_544.0)];
 /// The fewest connections whose memory counts. Other activity of the host changes its kernel memory by hundreds of KiB.
 const CONNECTIONS_MIN: u64 = 400;
 /// The client's user memory per connection, in bytes.
-const CLIENT_BYTES: f64 = 44.0;
+const CLIENT_BYTES: f64 = 84.0;
 /// The rate of one client CPU, in requests per second.
 const CLIENT_PER_S: f64 = 138_000.0;
 
