@@ -188,10 +188,7 @@ fn limits_and_saturation_exclude_contestants() {
     assert!(advice.out[0].is_none() && advice.choice.is_none(), "a contestant alone wins nothing");
     let (_, outcomes) = run(&header, |_, _, _| None);
     let advice = super::advice(&header, &outcomes).unwrap();
-    assert!(
-        advice.is_ended && advice.choice.is_none() && outcomes.len() == 12,
-        "three repeats show that none keeps up"
-    );
+    assert!(advice.is_ended && advice.choice.is_none() && outcomes.len() == 8, "two repeats show that none keeps up");
 }
 
 #[test]
