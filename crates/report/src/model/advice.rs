@@ -292,7 +292,7 @@ fn problems(run: &Run, advice: &Advice<'_>) -> Vec<String> {
 fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Option<usize>) -> Vec<String> {
     let Some(choice) = &advice.choice else {
         return vec![match advice.repeats {
-            0 | 1 => "There is no answer before the second repeat.".to_owned(),
+            ..3 => "There is no answer before the third repeat.".to_owned(),
             _ if goal.limits.is_empty() => {
                 let workload = run.header.trials.first().map(|trial| &trial.workload);
                 let other_load = match workload {
