@@ -5,8 +5,6 @@
 //! - [`spec`]: experiment files and the values in them
 //! - [`model`]: planned and stored data
 //! - [`host`]: facts and limits of this host, and the placement of trials
-//! - [`process`]: child processes and stop requests
-//! - [`netns`]: testbeds with separate hosts for server and clients, and the network between them
 //! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
 //! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
 //! - [`files`]: safe file access; [`samples`]: the files of a run's samples; [`store`]: the folder of a run
@@ -29,9 +27,7 @@ pub mod fleet;
 pub mod host;
 pub mod judge;
 pub mod model;
-pub mod netns;
 pub mod plan;
-pub mod process;
 pub mod samples;
 pub mod spec;
 pub mod store;

@@ -17,14 +17,14 @@ use harness::fleet::workers::{LossPolicy, Workers};
 use harness::fleet::{Fleet, launcher, worker};
 use harness::host::{self, Host, differences, idle_cpus};
 use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
-use harness::netns::conditions::{self, HostCapabilities};
-use harness::netns::surrounding::Surrounding;
 use harness::plan::{self, Plan};
-use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::spec::transport::Transport;
 use harness::store::{self, Store};
 use harness::strategy;
+use netns::conditions::{self, HostCapabilities};
+use netns::surrounding::Surrounding;
+use process::stop::Stop;
 use signal_hook::consts::SIGINT;
 
 use crate::files::in_shell;

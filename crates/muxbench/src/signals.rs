@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context;
-use harness::process::stop::{Stop, ends_at_hangup};
+use process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 

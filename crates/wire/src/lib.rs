@@ -15,6 +15,7 @@ mod spec;
 pub mod stream;
 pub mod tls;
 pub mod udp;
+pub mod units;
 
 pub use address::Address;
 pub use ports::Ports;

@@ -27,9 +27,10 @@ use super::warm_up::{self, Warmth};
 use crate::fleet::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
 use crate::model::{LoadOrder, Trial, WarmUp, requests_answered};
-use crate::netns::Testbed;
-use crate::process::stop::{POLL_INTERVAL, Stop};
-use crate::spec::transport::{PrivateFolder, Transport};
+use crate::spec::transport::Transport;
+use netns::Testbed;
+use process::folder::PrivateFolder;
+use process::stop::{POLL_INTERVAL, Stop};
 
 /// The time for a server to read its counters. Each connection adds time, because it may have its own process (20 to 40 µs
 /// measured).

@@ -10,9 +10,9 @@ use load::tools::idle::{IdleEvent, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
 use super::launch::Launch;
-use crate::netns::TestbedHost;
-use crate::process::child::Process;
-use crate::process::stop::Stop;
+use netns::TestbedHost;
+use process::child::Process;
+use process::stop::Stop;
 
 /// The number of descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 64;

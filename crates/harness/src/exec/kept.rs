@@ -4,7 +4,7 @@ use server::{ServerSpec, Snapshot};
 
 use super::server::{Listening, RunningServer};
 use crate::model::WarmUp;
-use crate::spec::transport::PrivateFolder;
+use process::folder::PrivateFolder;
 
 /// A server that has started, with everything that lasts as long.
 pub(super) struct StartedServer {

@@ -9,10 +9,10 @@ use server::ServerSpec;
 use server::control::ServerEvent;
 
 use crate::model::Trial;
-use crate::netns::{Testbed, TestbedHost};
-use crate::process::child::{Child, Process};
-use crate::process::stop::Stop;
 use crate::spec::network::Network;
+use netns::{Testbed, TestbedHost};
+use process::child::{Child, Process};
+use process::stop::Stop;
 
 /// Starts the processes of a trial except the clients, which a [`crate::fleet::Fleet`] starts.
 pub trait Launch {

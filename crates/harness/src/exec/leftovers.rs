@@ -14,8 +14,8 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 use server::ProcessTag;
 
-use crate::netns::surrounding::SOCKET;
-use crate::process::stop::POLL_INTERVAL;
+use netns::surrounding::SOCKET;
+use process::stop::POLL_INTERVAL;
 
 /// Subcommands that only a runner starts with `--control`.
 const SUBCOMMANDS: &[&str] = &["serve", "load", "idle", "relay"];

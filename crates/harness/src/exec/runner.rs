@@ -13,11 +13,11 @@ use super::outcome;
 use crate::fleet::Fleet;
 use crate::host::placement;
 use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
-use crate::netns::Testbed;
-use crate::process::stop::Stop;
 use crate::samples::Unwritten;
 use crate::store::Store;
 use crate::strategy;
+use netns::Testbed;
+use process::stop::Stop;
 
 /// The means to start processes and to stop a run.
 pub struct Options<'a> {

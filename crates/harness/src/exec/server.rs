@@ -12,9 +12,9 @@ use super::marks::Mark;
 use crate::host::monitors;
 use crate::host::ticks::Reading;
 use crate::model::Trial;
-use crate::process::child::Process;
-use crate::process::stop::Stop;
 use crate::samples::Unwritten;
+use process::child::Process;
+use process::stop::Stop;
 
 /// The timeout for a server to start or to answer. It may have to read the counters of ten thousand processes.
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::exec::fake;
-    use crate::process::child::Child;
+    use process::child::Child;
 
     fn shell(script: &str, stop: &Stop) -> RunningServer {
         let mut command = Command::new("sh");

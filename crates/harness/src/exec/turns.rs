@@ -15,7 +15,7 @@ use server::metrics::PriorityBoost;
 
 use super::marks::TurnFigures;
 use crate::fleet::instant_of;
-use crate::process::stop::POLL_INTERVAL;
+use process::stop::POLL_INTERVAL;
 
 /// The most processes of a server whose CPU times are read twice in each slice. A reading takes half a microsecond for each.
 const PROCESSES_MAX: usize = 32;

@@ -2,8 +2,8 @@
 //! places, starts, watches and ends the workers.
 
 use super::secret::Secret;
-use crate::process::secrets::{OPEN_MPI_KEY, SECRET};
 use crate::spec::transport::Transport;
+use process::secrets::{OPEN_MPI_KEY, SECRET};
 
 const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be guessed";
 /// Ports below the ephemeral ports. A job's number selects one of them.

@@ -14,8 +14,8 @@ use super::client::{
 };
 use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client};
 use crate::model::LoadOrder;
-use crate::netns::TestbedHost;
-use crate::process::child::{Child, Process};
+use netns::TestbedHost;
+use process::child::{Child, Process};
 
 /// The time from the `begin` message to the start, in nanoseconds: a constant part, and a part for each client.
 const LEAD_NS: u64 = 5_000_000;
@@ -164,7 +164,7 @@ mod tests {
                 *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
-        crate::process::child::tests::write_program(&program, script);
+        crate::fleet::tests::write_program(&program, script);
         let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
         let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));

@@ -37,9 +37,9 @@ use load::report::merge::{self, Account};
 use load::time::clock::monotonic_ns;
 
 use crate::model::LoadOrder;
-use crate::netns::TestbedHost;
-use crate::netns::surrounding::Surrounding;
 use crate::samples;
+use netns::TestbedHost;
+use netns::surrounding::Surrounding;
 
 /// The clients of a run's trials, on this machine or on the workers' hosts. If there are several clients, a client's error begins
 /// with its name.
@@ -170,6 +170,16 @@ pub(crate) fn instant_of(ns: u64) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Creates an executable script in another process. If this process wrote it, a child forked meanwhile could inherit the
+    /// open file, and executing the script would fail (ETXTBSY).
+    pub(in crate::fleet) fn write_program(path: &std::path::Path, script: &str) {
+        let mut install = std::process::Command::new("install");
+        install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(std::process::Stdio::piped());
+        let mut process = install.spawn().unwrap();
+        std::io::Write::write_all(&mut process.stdin.take().unwrap(), script.as_bytes()).unwrap();
+        assert!(process.wait().unwrap().success());
+    }
 
     fn config(rate_per_s: Option<f64>) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };

@@ -25,8 +25,8 @@ use super::{handshake, identity, instant_of, local};
 use crate::host::interrupts;
 use crate::host::ticks::Reading;
 use crate::model::LoadOrder;
-use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
+use process::child::{Child, Process, ProcessHandle};
 
 /// The pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //! - [`Judgement`]: the checks of a trial, and its verdict; [`ServerSide`]: facts about its server
-//! - `open`, `closed`, `stream`: checks of each kind of load; `clients`, `netns`: of clients and network
+//! - `open`, `closed`, `stream`: checks of each kind of load; `clients`, `network`: of clients and network
 //! - `slices`: of the slices of an interleaved trial
 //! - `sufficient`: enough requests, plausible figures; `steady`: one steady state
 //! - `limits`: all limits, with their reasons; `check`: constructors of checks
@@ -13,7 +13,7 @@ mod check;
 mod clients;
 mod closed;
 mod limits;
-mod netns;
+mod network;
 mod open;
 mod server_side;
 mod slices;
@@ -99,7 +99,7 @@ impl Judgement {
 
     /// Adds checks of the lab's network. Different conditions would be a different trial.
     pub fn add_network(&mut self, configured: &Network, report: &NetworkReport) {
-        self.prepend(netns::checks(configured, report));
+        self.prepend(network::checks(configured, report));
     }
 
     /// Returns the verdict, with all failed checks of the deciding kind.

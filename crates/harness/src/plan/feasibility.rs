@@ -12,10 +12,10 @@ use super::stage_cpus;
 use crate::host::Host;
 use crate::model::network::{Applied, Links};
 use crate::model::{FleetFacts, Trial};
-use crate::netns::conditions::{self, HostCapabilities};
-use crate::netns::{self, addresses};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
+use netns::addresses;
+use netns::conditions::{self, HostCapabilities};
 
 /// Cached answers of the kernel. Each answer needs an attempt, which takes descriptors and memory.
 #[derive(Default)]

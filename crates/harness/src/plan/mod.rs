@@ -31,12 +31,13 @@ use wire::ServiceSpec;
 
 use crate::host::{Host, idle_cpus, placement};
 use crate::model::{FleetFacts, Trial, Workload};
-use crate::netns::addresses;
 use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;
+use crate::spec::transport::Transport;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
+use netns::addresses;
 use servers::ServerFacts;
 
 /// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.
@@ -213,7 +214,7 @@ fn trial(
     let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
     let listen = match (&workload.network, target) {
         (_, Some(target)) => target.address.clone(),
-        (Some(_), None) => addresses::server_address(workload.transport),
+        (Some(_), None) => addresses::server_address(workload.transport == Transport::Tcp6),
         (None, None) => workload.transport.any_address(),
     };
     let load = LoadConfig {

@@ -11,10 +11,10 @@ use wire::ServiceSpec;
 
 use crate::host::placement;
 use crate::model::network::{Applied, Links};
-use crate::netns::conditions;
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
 use crate::spec::{Experiment, Service};
+use netns::conditions;
 
 const REMEDY: &str = "give each its own CPUs (placement.server and placement.client, --server-cpus and --client-cpus)";
 

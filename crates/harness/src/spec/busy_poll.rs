@@ -1,13 +1,10 @@
 //! The setting of busy polling, as in `50us`, `50us:budget=16` or `50us:suspend=20ms`.
 
 use std::fmt;
-use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use server::BusyPoll;
 
-use super::units::{Time, UnitError, units};
+use super::units::{Time, units};
 
 /// Busy polling of the server's network interface, or none (`off`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

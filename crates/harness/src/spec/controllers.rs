@@ -1,12 +1,8 @@
 //! The settings of a payload stage's controllers, as in `max=20,queue=100` or `target=10ms`.
 
 use std::fmt;
-use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::units::{Time, UnitError, count, units};
+use super::units::{Time, count, units};
 
 /// The settings of the thread-pool controller; `on` for all defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,8 @@
 //! The setting of stalls, as in `every=1s,for=200ms`.
 
 use std::fmt;
-use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::units::{Time, UnitError, units};
+use super::units::{Time, units};
 
 /// Periodic stalls of a server's first network thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

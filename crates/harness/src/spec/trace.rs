@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use traffic::trace::{self, Column};
 
-use super::units::{Time, UnitError, units};
+use super::units::{Time, units};
 
 /// The start of the replayed part: a time after the first arrival of the file, or `peak` for the part with the most arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use harness::host::{self, placement};
-use harness::netns::Testbed;
-use harness::netns::surrounding::{HOSTS, LabSocket, SOCKET};
-use harness::process::stop::{Stop, ends_at_hangup};
 use harness::spec::Placement;
 use harness::spec::network::Network;
+use netns::Testbed;
+use netns::surrounding::{HOSTS, LabSocket, SOCKET};
+use process::stop::{Stop, ends_at_hangup};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

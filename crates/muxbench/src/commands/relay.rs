@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use harness::netns::relay::{self, RelayConfig, RelayEvent};
+use netns::relay::{self, RelayConfig, RelayEvent};
 
 use crate::control;
 

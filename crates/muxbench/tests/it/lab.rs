@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
 use crate::common::{TIMEOUT, as_nobody, children_of, is_alive, muxbench, muxbench_for_all_users, skipped};
-use harness::netns::conditions::{HostCapabilities, choose};
 use harness::spec::network::Network;
+use netns::conditions::{HostCapabilities, choose};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 

@@ -22,11 +22,11 @@ use crate::fleet::{self, Draft, Fleet, Gathered, WaitHook};
 use crate::host::Host;
 use crate::model::LoadOrder;
 use crate::model::Trial;
-use crate::netns::{Testbed, TestbedHost};
-use crate::process::child::Process;
-use crate::process::stop::Stop;
 use crate::spec::network::Network;
 use crate::{judge, samples};
+use netns::{Testbed, TestbedHost};
+use process::child::Process;
+use process::stop::Stop;
 
 /// Trials of one architecture, which take 20 ms and have no CPU placement.
 pub(super) fn trials(count: u32) -> Vec<Trial> {

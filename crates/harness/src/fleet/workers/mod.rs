@@ -26,11 +26,11 @@ use super::launcher::Membership;
 use super::message::{Hello, Message};
 use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client, identity};
 use crate::model::{FleetFacts, LoadOrder, clock_error_max_ns};
-use crate::netns::surrounding::Surrounding;
 use crate::spec::units::Time;
 use clocks::{ClockSample, PINGS};
 use connected::{Assignment, ConnectedWorker};
 use cpu_limits::CpuLimit;
+use netns::surrounding::Surrounding;
 
 /// The time after which no further clock comparison of a trial starts.
 const PINGS_MAX: Duration = Duration::from_secs(1);

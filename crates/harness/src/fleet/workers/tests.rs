@@ -333,7 +333,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
          cp {place}/samples \"$4\"\ncat {place}/report\nread end\n"
     );
     let path = folder.join("client");
-    crate::process::child::tests::write_program(&path, &script);
+    crate::fleet::tests::write_program(&path, &script);
     path
 }
 

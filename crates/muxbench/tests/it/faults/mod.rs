@@ -23,10 +23,10 @@ use harness::fleet::local::Local;
 use harness::host;
 use harness::model::{Check, Run, RunHeader, Trial, VerdictKind};
 use harness::plan::plan;
-use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::store::{self, Store};
 use load::config::Trace;
+use process::stop::Stop;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 

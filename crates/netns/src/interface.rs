@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::addresses::address;
 use super::namespace::Namespace;
-use crate::model::network::{Applied, Links};
-use crate::spec::network::Network;
+use crate::network::Network;
+use crate::record::{Applied, Links};
 
 /// The name of each host's interface.
 pub(super) const DEVICE: &str = "eth0";
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn interface_commands_add_addresses_and_routes() {
         let network: Network = "lab:clients=2".parse().unwrap();
-        let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..network.clone() };
+        let lossy = Network { loss: Some(wire::units::Loss(0.5)), ..network.clone() };
         let applied = |links| Applied { links, delay: None, loss: None, bandwidth: None };
         insta::assert_snapshot!(format!(
             "server, veth\n{}\nclient 2, veth, loss\n{}\nclient 1, TUN\n{}",

@@ -14,10 +14,10 @@ use super::addresses::address;
 use super::conditions::burst_bytes;
 use super::host::TestbedHost;
 use super::interface;
-use crate::model::network::Measured;
-use crate::process::stop::{POLL_INTERVAL, Stop};
-use crate::spec::network::Network;
-use crate::spec::units::Bandwidth;
+use crate::network::Network;
+use crate::record::Measured;
+use process::stop::{POLL_INTERVAL, Stop};
+use wire::units::Bandwidth;
 
 /// The lowest number of datagrams to send to measure round trips, and the shortest interval between two of them.
 const ROUND_TRIPS: u32 = 200;
@@ -363,7 +363,7 @@ fn sleep_until(when: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::units::Time;
+    use wire::units::Time;
 
     #[test]
     fn abort_does_not_wait_for_datagrams() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 /// The interval at which waiting functions check for a request to stop.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A request to stop, shared between signal handlers and a run.
 #[derive(Clone, Debug, Default)]

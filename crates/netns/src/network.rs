@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::spec::units::{Bandwidth, Loss, Size, Time};
+use wire::units::{Bandwidth, Loss, Size, Time};
 
 /// The maximum number of client hosts. Each host has a block of addresses.
 pub const CLIENTS_MAX: u32 = 250;

@@ -1,11 +1,11 @@
-//! A testbed: hosts on this machine, one for the server and the others for clients, and a network between them. The command
-//! line and TOML files call it a lab.
+#![doc = include_str!("../README.md")]
 //!
 //! A host is an unnamed network namespace, which exists while this process holds its descriptor or a process runs in it. When
 //! this process ends, the kernel kills the processes on its hosts and then removes the namespaces with their interfaces.
 //!
-//! [`testbed`] creates the hosts. [`conditions`] chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces
-//! netem where the kernel lacks it. `probe` measures the network. [`surrounding`] is the client of `muxbench lab`.
+//! [`network`] is the description of a lab, and [`record`] what is stored of it. [`testbed`] creates the hosts. [`conditions`]
+//! chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces netem where the kernel lacks it. `probe`
+//! measures the network. [`surrounding`] is the client of `muxbench lab`.
 
 pub mod addresses;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has the means"))]
@@ -20,8 +20,10 @@ mod namespace;
 mod napi;
 #[cfg(target_os = "linux")]
 mod netdev;
+pub mod network;
 #[cfg(target_os = "linux")]
 mod probe;
+pub mod record;
 #[cfg(target_os = "linux")]
 pub mod relay;
 pub mod surrounding;
@@ -34,9 +36,9 @@ pub mod testbed;
 #[cfg(target_os = "linux")]
 pub use host::TestbedHost;
 #[cfg(target_os = "linux")]
-pub(crate) use napi::can_suspend;
+pub use napi::can_suspend;
 pub use testbed::Testbed;
 #[cfg(not(target_os = "linux"))]
 pub use testbed::TestbedHost;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use testbed::can_suspend;
+pub use testbed::can_suspend;

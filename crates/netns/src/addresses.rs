@@ -5,21 +5,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use load::LoadConfig;
 use wire::Address;
 
-use crate::spec::transport::Transport;
-
 /// The number of addresses of a host.
 const ADDRESSES: u8 = 254;
 /// The seconds after which the kernel reuses a port in TIME_WAIT. Testbeds set `tcp_tw_reuse`.
 const TIME_WAIT_S: f64 = 1.0;
 
 /// The address for the server to listen on, with a port that the kernel chooses.
-pub(crate) fn server_address(transport: Transport) -> Address {
-    (address(0, transport == Transport::Tcp6, 1), 0).into()
+pub fn server_address(is_v6: bool) -> Address {
+    (address(0, is_v6, 1), 0).into()
 }
 
 /// The first client host's source addresses, each with `ports` ports, for `config`'s connections; empty if the kernel can
 /// choose.
-pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
+pub fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
     let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();
     load::io::source_ports::sources_among(config, ports, TIME_WAIT_S, addresses)
@@ -46,7 +44,7 @@ pub(crate) fn sources_of(host: u32, of_first: &[IpAddr]) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::network::CLIENTS_MAX;
+    use crate::network::CLIENTS_MAX;
 
     #[test]
     fn hosts_have_distinct_addresses() {
@@ -58,8 +56,8 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert_eq!(server_address(Transport::Tcp).to_string(), "198.18.0.1:0");
-        assert_eq!(server_address(Transport::Tcp6).to_string(), "[2001:2::1]:0");
+        assert_eq!(server_address(false).to_string(), "198.18.0.1:0");
+        assert_eq!(server_address(true).to_string(), "[2001:2::1]:0");
     }
 
     #[test]
@@ -74,14 +72,14 @@ mod tests {
     #[test]
     fn many_connections_need_several_source_addresses() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = |connections, transport| {
-            let target = server_address(transport);
+        let config = |connections, is_v6| {
+            let target = server_address(is_v6);
             LoadConfig { connections, rate_per_s: Some(1.0), ..LoadConfig::new(target, service.clone()) }
         };
-        assert_eq!(sources(&config(100, Transport::Tcp), 28_000), Ok(Vec::new()));
-        for transport in [Transport::Tcp, Transport::Tcp6] {
-            let sources = sources(&config(60_000, transport), 28_000).unwrap();
-            assert_eq!(sources, [1, 2, 3].map(|last| address(1, transport == Transport::Tcp6, last)));
+        assert_eq!(sources(&config(100, false), 28_000), Ok(Vec::new()));
+        for is_v6 in [false, true] {
+            let sources = sources(&config(60_000, is_v6), 28_000).unwrap();
+            assert_eq!(sources, [1, 2, 3].map(|last| address(1, is_v6, last)));
         }
     }
 }

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::process::Command;
 
 /// The variable with a job's secret.
-pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
+pub const SECRET: &str = "MUXBENCH_SECRET";
 /// The end of the name of Open MPI's variable with a job's key. The start of the name differs between versions.
-pub(crate) const OPEN_MPI_KEY: &str = "precondition_transports";
+pub const OPEN_MPI_KEY: &str = "precondition_transports";
 
 /// Removes secrets from the environment of a child or an external server.
-pub(crate) fn remove_secrets(command: &mut Command) {
+pub fn remove_secrets(command: &mut Command) {
     let given = command.get_envs().map(|(name, _)| name.to_owned());
     let all: Vec<OsString> = std::env::vars_os().map(|(name, _)| name).chain(given).collect();
     for name in all.iter().filter(|name| is_secret(&name.to_string_lossy())) {

@@ -21,10 +21,10 @@ use super::namespace::{Namespace, Tool};
 use super::napi;
 use super::probe;
 use super::relay::{RelayConfig, RelayEvent};
-use crate::model::network::{Applied, Links, Means, NetworkReport, RelayCounts};
-use crate::process::child::{Child, Process};
-use crate::process::stop::Stop;
-use crate::spec::network::Network;
+use crate::network::Network;
+use crate::record::{Applied, Links, Means, NetworkReport, RelayCounts};
+use process::child::{Child, Process};
+use process::stop::Stop;
 
 /// The timeout for the relay to start or to answer.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);

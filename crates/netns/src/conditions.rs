@@ -1,9 +1,9 @@
 //! Chooses how to emulate a network's delay, loss and bandwidth (netem, TBF, nftables or the relay), and writes the tc(8) and
 //! nft(8) commands.
 
-use crate::model::network::{Applied, Links, Means};
-use crate::spec::network::Network;
-use crate::spec::units::Bandwidth;
+use crate::network::Network;
+use crate::record::{Applied, Links, Means};
+use wire::units::Bandwidth;
 
 /// The length of a full packet with its Ethernet header, in bytes.
 const PACKET_BYTES: u64 = 1_514;
@@ -149,7 +149,7 @@ impl HostCapabilities {
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
         let by_nft = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
-        let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..Network::default() };
+        let lossy = Network { loss: Some(wire::units::Loss(0.5)), ..Network::default() };
         let nft = run(Tool::NFT, &nft(&by_nft, &lossy, "lo"));
         let no_tun = |error| format!("the relay needs a TUN device ({error}); load the module (modprobe tun)");
         let tun = super::relay::open_tun(&namespace, "muxd").map(drop).map_err(no_tun);
@@ -163,7 +163,7 @@ impl HostCapabilities {
 
 /// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs, not
 /// those of the measured server. Without placement the relay may use all CPUs, and the list is empty.
-pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
+pub fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
     if server.is_empty() {
         return Vec::new();
     }
@@ -175,7 +175,7 @@ pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::units::{Loss, Time};
+    use wire::units::{Loss, Time};
 
     fn all() -> HostCapabilities {
         HostCapabilities { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }
@@ -242,11 +242,7 @@ mod tests {
             ("loss, with netem", lossy.clone(), all()),
             ("loss, without", lossy, without),
             ("bandwidth", narrow.clone(), all()),
-            (
-                "bandwidth, with a chosen burst",
-                Network { burst: Some(crate::spec::units::Size(11 << 10)), ..narrow },
-                all(),
-            ),
+            ("bandwidth, with a chosen burst", Network { burst: Some(wire::units::Size(11 << 10)), ..narrow }, all()),
         ];
         let lines = cases.map(|(name, network, found)| {
             let applied = choose(&network, &found).unwrap();

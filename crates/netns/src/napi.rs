@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use super::interface::DEVICE;
 use super::namespace::Namespace;
 use super::netdev::{Netdev, Suspension};
-use crate::spec::units::Time;
+use wire::units::Time;
 
 /// linux/ethtool.h
 const ETHTOOL_STSO: u32 = 0x1f;
@@ -49,7 +49,7 @@ pub(super) fn suspend(server: &Namespace, suspend_ns: u64) -> anyhow::Result<()>
 }
 
 /// Checks whether this process may make interfaces suspend their interrupts.
-pub(crate) fn can_suspend() -> Result<(), String> {
+pub fn can_suspend() -> Result<(), String> {
     // No NAPI instance has this id: ids below it are those of CPUs.
     let tried = Netdev::open().and_then(|mut netdev| netdev.set_suspension(1, Suspension::default()));
     match tried.map_err(|error| (error.raw_os_error(), error)) {
@@ -90,9 +90,9 @@ mod tests {
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::netns::Testbed;
-    use crate::process::stop::Stop;
-    use crate::spec::network::Network;
+    use crate::Testbed;
+    use crate::network::Network;
+    use process::stop::Stop;
 
     fn suspensions(server: &Namespace) -> Vec<Suspension> {
         server.within(|| Netdev::open().unwrap().suspensions(&interface_index().unwrap()).unwrap()).unwrap()

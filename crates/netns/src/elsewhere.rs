@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::bail;
 use load::LoadConfig;
 
-use crate::model::network::{Applied, NetworkReport, RelayCounts};
-use crate::process::stop::Stop;
-use crate::spec::network::Network;
+use crate::network::Network;
+use crate::record::{Applied, NetworkReport, RelayCounts};
+use process::stop::Stop;
 
 /// Defines methods of a type without values.
 macro_rules! unreachable_methods {
@@ -26,7 +26,7 @@ macro_rules! unreachable_methods {
 }
 
 /// Refuses: a lab needs Linux.
-pub(crate) fn can_suspend() -> Result<(), String> {
+pub fn can_suspend() -> Result<(), String> {
     Err("a lab needs Linux; omit `suspend`".into())
 }
 

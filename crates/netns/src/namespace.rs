@@ -11,7 +11,7 @@ use std::thread;
 use anyhow::{Context, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use crate::process::secrets::remove_secrets;
+use process::secrets::remove_secrets;
 
 /// A network namespace. The kernel removes it when this value, its clones, and all its processes and sockets are gone.
 #[derive(Clone, Debug)]

@@ -16,8 +16,8 @@ use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::secrets::remove_secrets;
-use super::stop::{POLL_INTERVAL, Stop};
+use crate::secrets::remove_secrets;
+use crate::stop::{POLL_INTERVAL, Stop};
 
 /// The timeout for a child to end after its standard input was closed, and for its standard error to end after the child. A
 /// grandchild may keep standard error open.
@@ -66,10 +66,12 @@ pub trait Process<E> {
     fn pid(&self) -> rustix::process::Pid;
 }
 
-pub(crate) struct Child<E> {
-    pub(crate) name: String,
+/// A child process that sends events of type `E`.
+pub struct Child<E> {
+    /// The name in errors.
+    pub name: String,
     /// Other threads can kill the process with a clone.
-    pub(crate) handle: ProcessHandle,
+    pub handle: ProcessHandle,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
     /// Receives the standard error when it has ended or exceeds its limit.
@@ -81,7 +83,7 @@ pub(crate) struct Child<E> {
 
 /// A process that several threads may kill. The lock prevents a signal to a process ID that has been reused.
 #[derive(Clone)]
-pub(crate) struct ProcessHandle(Arc<Mutex<std::process::Child>>);
+pub struct ProcessHandle(Arc<Mutex<std::process::Child>>);
 
 impl ProcessHandle {
     fn lock(&self) -> MutexGuard<'_, std::process::Child> {
@@ -90,7 +92,7 @@ impl ProcessHandle {
     }
 
     /// Kills the process, unless it has ended.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let _ = self.lock().kill();
     }
 
@@ -105,7 +107,7 @@ fn spawn_thread(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
 
 impl<E: DeserializeOwned> Child<E> {
     /// Starts `command` and sends it its configuration. `name` appears in errors.
-    pub(crate) fn start(
+    pub fn start(
         name: impl Into<String>,
         mut command: Command,
         configuration: &impl Serialize,
@@ -232,18 +234,8 @@ impl<E> Drop for Child<E> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Creates an executable script in another process. If this process wrote it, a child forked meanwhile could inherit the
-    /// open file, and executing the script would fail (ETXTBSY).
-    pub(crate) fn write_program(path: &std::path::Path, script: &str) {
-        let mut install = Command::new("install");
-        install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
-        let mut process = install.spawn().unwrap();
-        process.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-        assert!(process.wait().unwrap().success());
-    }
 
     fn shell(script: &str) -> Child<u32> {
         let mut command = Command::new("sh");

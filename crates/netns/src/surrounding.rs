@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses;
 use super::testbed::Testbed;
-use crate::model::network::{Applied, NetworkReport, RelayCounts};
-use crate::process::stop::{POLL_INTERVAL, Stop};
-use crate::spec::network::Network;
-use crate::spec::transport::PrivateFolder;
+use crate::network::Network;
+use crate::record::{Applied, NetworkReport, RelayCounts};
+use process::folder::PrivateFolder;
+use process::stop::{POLL_INTERVAL, Stop};
 
 /// The environment variable with the path of the socket.
 pub const SOCKET: &str = "MUXBENCH_LAB";
@@ -160,7 +160,7 @@ fn to_json<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::Links;
+    use crate::record::Links;
 
     #[test]
     fn missing_lab_is_reported_with_a_remedy() {
