@@ -5,8 +5,8 @@ use crate::files::{parse_and_write, read_and_write};
 /// Reads a message of the handshake, a later message, and the JSON that messages contain.
 pub fn frame(data: &[u8]) {
     for is_known in [false, true] {
-        if let Some(written) = harness::fleet::reencode(data, is_known) {
-            assert_eq!(harness::fleet::reencode(&written, is_known).as_ref(), Some(&written));
+        if let Some(written) = fleet::reencode(data, is_known) {
+            assert_eq!(fleet::reencode(&written, is_known).as_ref(), Some(&written));
         }
     }
     read_and_write::<harness::model::LoadOrder>(data);
@@ -123,7 +123,7 @@ pub fn units(data: &[u8]) {
     let _ = (read::<units::TimeLimit>(text), read::<spec::network::Network>(text));
     let _ = read::<wire::http::client::Url>(text);
     for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
-        let _ = harness::fleet::launcher::membership_in(&|name| match name {
+        let _ = fleet::launcher::membership_in(&|name| match name {
             _ if name == engine[0] => Some("1".into()),
             _ if name == engine[1] => Some(text.into()),
             "SLURM_JOB_ID" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" => Some("7".into()),

@@ -53,18 +53,12 @@ impl Write for DeadlineStream<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+mod tests {
     use std::thread;
 
-    use super::*;
+    use testkit::pair;
 
-    /// Returns both ends of a new connection.
-    pub(crate) fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
-    }
+    use super::*;
 
     #[test]
     fn trickle_of_bytes_does_not_extend_the_deadline() {

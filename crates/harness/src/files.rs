@@ -71,7 +71,7 @@ fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 }
 
 /// Creates or truncates a file.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
+pub fn create(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 

@@ -8,7 +8,7 @@
 //! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
 //! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
 //! - [`files`]: safe file access; [`samples`]: the files of a run's samples; [`store`]: the folder of a run
-//! - [`fleet`]: the clients of a trial, which this process or the workers of a distributed run start
+//! - [`clients`]: the trait of the clients of a trial, and their merged report
 //! - [`exec`]: execution of trials, each in its own processes
 //! - [`doctor`]: problems of this host that disturb results, and their remedies
 //! - [`traffic_profile`]: the observed traffic of a running server, as an experiment
@@ -17,13 +17,13 @@
 //! service; [`deadline_stream`] applies one deadline to all reads and writes of a connection.
 
 pub mod calibration;
+pub mod clients;
 pub mod deadline_stream;
 pub mod description;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod exec;
 pub mod files;
-pub mod fleet;
 pub mod host;
 pub mod judge;
 pub mod model;

@@ -13,12 +13,13 @@ use crate::model::Trial;
 #[error("{0}")]
 pub struct Unwritten(String);
 
-pub(crate) fn unwritten(path: &Path, error: &dyn fmt::Display) -> Unwritten {
+/// The error of samples that cannot be written to `path`.
+pub fn unwritten(path: &Path, error: &dyn fmt::Display) -> Unwritten {
     Unwritten(format!("{}: cannot write samples ({error}); free some space, or choose another folder", path.display()))
 }
 
 /// The error of a failed client.
-pub(crate) fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
+pub fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
     if is_unwritten { Unwritten(reason).into() } else { anyhow::Error::msg(reason) }
 }
 

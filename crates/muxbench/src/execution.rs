@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use fleet::launcher::Membership;
+use fleet::local::Local;
+use fleet::workers::{LossPolicy, Workers};
+use fleet::{launcher, worker};
+use harness::clients::Fleet;
 use harness::exec::event::RunEnd;
 use harness::exec::launch::Muxbench;
 use harness::exec::runner;
-use harness::fleet::launcher::Membership;
-use harness::fleet::local::Local;
-use harness::fleet::workers::{LossPolicy, Workers};
-use harness::fleet::{Fleet, launcher, worker};
 use harness::host::{self, Host, differences, idle_cpus};
 use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::{self, Plan};

@@ -1,8 +1,9 @@
 //! Constructed runs and load reports for tests and benches. Only `[dev-dependencies]` name this crate.
 //!
-//! The unit tests of `harness` can use [`load_report()`] but no run, as a run's types come from another build of `harness`.
+//! The unit tests of `harness` can use [`load_report()`] and [`pair()`] but no run, as a run's types come from another build of `harness`.
 
 mod advise;
+mod connection;
 mod gate;
 mod hostile;
 mod load_report;
@@ -12,6 +13,7 @@ mod threads;
 mod values;
 
 pub use advise::{advise_run, race_of, race_run};
+pub use connection::pair;
 pub use gate::gate_run;
 pub use hostile::{HOSTILE, has_hostile_elements, hostile};
 pub use load_report::{load_report, measured};

@@ -9,7 +9,7 @@ use crate::command;
 const LIMIT_S: f64 = 10.0;
 
 pub(super) fn run(count: usize, samples: u64) -> anyhow::Result<()> {
-    let mut example = example("muxbench-harness", "gather");
+    let mut example = example("muxbench-fleet", "gather");
     example.args([samples.to_string(), count.to_string()]);
     let text = command::output(&mut example).context("the example `gather`")?;
     let mut lines = text.lines();

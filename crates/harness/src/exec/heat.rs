@@ -24,7 +24,7 @@ use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 #[cfg(target_os = "linux")]
 use super::turns::{TurnWatch, Watched};
 use super::warm_up::{self, Warmth};
-use crate::fleet::{self, Fleet};
+use crate::clients::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
 use crate::model::{LoadOrder, Trial, WarmUp, requests_answered};
 use crate::spec::transport::Transport;
@@ -294,11 +294,11 @@ impl<'a> HeatRun<'a, '_> {
         &mut self,
         contestants: &mut [Contestant<'a>],
         start_ns: u64,
-    ) -> Result<Vec<Vec<fleet::Gathered>>, Failure> {
+    ) -> Result<Vec<Vec<clients::Gathered>>, Failure> {
         let Self { stop, fleet, on_event, .. } = self;
         let window = contestants[0].trial.load.window_ns();
         let warm_up_ns = contestants[0].trial.load.elapsed_ns(contestants[0].trial.workload.phases.warm_up_ns);
-        let started = fleet::instant_of(start_ns);
+        let started = clients::instant_of(start_ns);
         let at = |ns: u64| started + Duration::from_nanos(ns);
         let mut marks: Vec<(Instant, usize, MarkField)> = Vec::new();
         // The marks take at most nine tenths of the warm-up, so that the clients have reached the rate.
@@ -430,7 +430,7 @@ fn watch_turns(contestants: &mut [Contestant<'_>], start_ns: u64) -> Option<Turn
 /// Merges the reports of each contestant's clients. Leaves out rounds in which any client paused, alike for all contestants.
 fn merge(
     contestants: &mut [Contestant<'_>],
-    mut reports: Vec<Vec<fleet::Gathered>>,
+    mut reports: Vec<Vec<clients::Gathered>>,
     turns: Vec<TurnFigures>,
     are_clients_remote: bool,
 ) -> Result<(), Failure> {
@@ -438,7 +438,7 @@ fn merge(
     let mut merged: Vec<LoadReport> = Vec::new();
     for (number, (contestant, gathered)) in contestants.iter().zip(reports).enumerate() {
         let order = contestant.order.as_ref().expect("the contestant has an order");
-        merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
+        merged.push(clients::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
     // A server on the client's CPU makes the client pause too. These pauses belong to its figures.
     let Trial { load, .. } = contestants[0].trial;
@@ -489,8 +489,8 @@ fn add_rivals(contestants: &mut [Contestant<'_>]) {
 }
 
 /// Removes the clients of other contestants from the utilisation of each client's CPUs.
-fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
-    let share = |it: &fleet::Gathered| {
+fn subtract_rivals(reports: &mut [Vec<clients::Gathered>]) {
+    let share = |it: &clients::Gathered| {
         let Account { config, machine, .. } = &it.account;
         (machine.clone(), config.cpus.clone(), it.account.cpu_share())
     };
@@ -508,7 +508,7 @@ fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::{Draft, Gathered};
+    use crate::clients::{Draft, Gathered};
 
     #[test]
     fn clients_of_other_contestants_are_no_other_programs() {

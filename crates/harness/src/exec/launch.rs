@@ -14,7 +14,7 @@ use netns::{Testbed, TestbedHost};
 use process::child::{Child, Process};
 use process::stop::Stop;
 
-/// Starts the processes of a trial except the clients, which a [`crate::fleet::Fleet`] starts.
+/// Starts the processes of a trial except the clients, which a [`crate::clients::Fleet`] starts.
 pub trait Launch {
     /// Creates the testbed for a trial.
     fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed>;

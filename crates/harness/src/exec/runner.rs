@@ -10,7 +10,7 @@ use super::kept::KeptServers;
 use super::launch::Launch;
 use super::marks::Observations;
 use super::outcome;
-use crate::fleet::Fleet;
+use crate::clients::Fleet;
 use crate::host::placement;
 use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::samples::Unwritten;

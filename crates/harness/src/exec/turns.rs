@@ -14,7 +14,7 @@ use server::external::procfs_stats::{CpuClocks, Root};
 use server::metrics::PriorityBoost;
 
 use super::marks::TurnFigures;
-use crate::fleet::instant_of;
+use crate::clients::instant_of;
 use process::stop::POLL_INTERVAL;
 
 /// The most processes of a server whose CPU times are read twice in each slice. A reading takes half a microsecond for each.

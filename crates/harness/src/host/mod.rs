@@ -22,6 +22,7 @@ pub use facts::Host;
 pub use linux::detect;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::kernel_timestamps;
+pub use ticks::Reading;
 
 /// Facts that vary on an unchanged host. The kernel enables timestamps in the background, on a busy host perhaps after the
 /// probe's timeout.

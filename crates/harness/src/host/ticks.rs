@@ -4,7 +4,7 @@ use std::fs;
 
 use load::time::clock::monotonic_ns;
 
-use crate::host::interrupts::Accounting;
+use crate::host::interrupts::{self, Accounting};
 
 /// The times of one CPU since the host started, in ticks.
 ///
@@ -35,7 +35,7 @@ impl Ticks {
 
 /// The times of all CPUs at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// The moment on CLOCK_MONOTONIC, in nanoseconds.
     at_ns: u64,
     cpus: Vec<Ticks>,
@@ -54,7 +54,7 @@ pub(crate) struct Shares {
 
 impl Reading {
     /// Reads the times now. Without /proc/stat, the reading has no CPUs.
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::of(&text, monotonic_ns())
     }
@@ -74,6 +74,12 @@ impl Reading {
     pub(crate) fn since_boot(&self, cpus: &[usize]) -> Option<Shares> {
         let none = |cpu: &usize| Ticks { cpu: *cpu, idle: 0, interrupts: 0, steal: 0 };
         Self { at_ns: 0, cpus: cpus.iter().map(none).collect() }.until(self, cpus)
+    }
+
+    /// The utilisation of these CPUs by all programs from this reading to a later one, without interrupts that the kernel
+    /// charges to no process. `None` if the kernel tells neither.
+    pub fn used_until(&self, later: &Self, cpus: &[usize]) -> Option<f64> {
+        Some(self.until(later, cpus)?.taken_by_others(0.0, interrupts::accounting()?))
     }
 
     /// Returns the shares of `cpus` from this reading to `later`. `None` if a reading lacks one of them.

@@ -18,7 +18,7 @@ use server::control::ServerEvent;
 use server::{ServerSpec, Snapshot};
 
 use super::launch::Launch;
-use crate::fleet::{self, Draft, Fleet, Gathered, WaitHook};
+use crate::clients::{self, Draft, Fleet, Gathered, WaitHook};
 use crate::host::Host;
 use crate::model::LoadOrder;
 use crate::model::Trial;
@@ -321,7 +321,7 @@ impl Fleet for FakeClient {
     fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let (order, draft) = &self.orders[contestant];
         let config = order.config.clone();
-        let over = fleet::instant_of(self.start_ns + config.window_ns().end);
+        let over = clients::instant_of(self.start_ns + config.window_ns().end);
         // On a busy machine the window may be over at once, but its faults must happen, and the runner must see a killed server.
         loop {
             let next = hook(Some(&load::Event::Ready))?;

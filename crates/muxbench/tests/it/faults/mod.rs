@@ -16,10 +16,10 @@ use crate::common::{
     Serve, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command, skipped,
     text,
 };
+use fleet::local::Local;
 use harness::exec::event::{RunEnd, RunEvent};
 use harness::exec::launch::Muxbench;
 use harness::exec::runner::{self, Options};
-use harness::fleet::local::Local;
 use harness::host;
 use harness::model::{Check, Run, RunHeader, Trial, VerdictKind};
 use harness::plan::plan;

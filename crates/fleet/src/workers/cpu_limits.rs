@@ -1,6 +1,6 @@
 //! Warnings about workers that may not use all CPUs of their hosts.
 
-use crate::spec::units::Cpus;
+use harness::spec::units::Cpus;
 
 /// The maximum number of groups of workers that a warning lists. The warning only counts the workers of the rest.
 const GROUPS_MAX: usize = 8;

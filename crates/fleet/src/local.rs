@@ -9,11 +9,12 @@ use load::config::LoadConfig;
 use load::report::merge::Account;
 use load::time::clock::monotonic_ns;
 
+use super::assign_cpus;
 use super::client::{
-    ClientLink, ClientMessage, SINGLE, Timeouts, WaitHook, await_ready, await_report, ready_timeout, report_deadline,
+    ClientLink, ClientMessage, SINGLE, Timeouts, await_ready, await_report, ready_timeout, report_deadline,
 };
-use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client};
-use crate::model::LoadOrder;
+use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
+use harness::model::LoadOrder;
 use netns::TestbedHost;
 use process::child::{Child, Process};
 
@@ -164,9 +165,9 @@ mod tests {
                 *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
-        crate::fleet::tests::write_program(&program, script);
-        let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
-        let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
+        crate::tests::write_program(&program, script);
+        let experiment = harness::spec::presets::find("smoke").unwrap().experiment();
+        let trial = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap().trials.remove(0);
         let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
         for (processes, expected) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
             let mut fleet = Local::new(program.clone());

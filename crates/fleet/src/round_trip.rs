@@ -49,7 +49,7 @@ fn round_trip(_stream: &TcpStream) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline_stream::tests::pair;
+    use testkit::pair;
 
     #[test]
     fn handshake_over_a_slow_network_may_take_longer() {

@@ -79,7 +79,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::deadline_stream::tests::pair;
+    use testkit::pair;
 
     fn handshakes() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
         let begin = |handshakes: &mut PendingHandshakes, peer: &str| {

@@ -1,45 +1,25 @@
 //! The clients of trials. This process starts them, or the workers of a distributed run do. Clients receive orders, start
 //! together and report. They receive no messages during the window.
-//!
-//! # Layout
-//! - [`local`]: clients that are processes of this machine
-//! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers, which `identity` describes
-//! - [`launcher`]: reads a worker's number from environment variables, such as those of Slurm, Open MPI and Kubernetes
-//! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication; `addresses`: addresses of the first worker
-//! - `message`, `channel`: messages between workers; `client`: waits for clients; `validate`: checks reports
 
-mod addresses;
-mod channel;
-mod client;
-mod handshake;
-mod identity;
-pub mod launcher;
-pub mod local;
-mod message;
-mod pending;
-mod round_trip;
-mod secret;
 mod validate;
-pub mod worker;
-pub mod workers;
-
-pub use client::WaitHook;
-pub use message::reencode;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use load::LoadReport;
-use load::config::{LoadConfig, Pacing};
 use load::report::merge::{self, Account};
 use load::time::clock::monotonic_ns;
+use load::{Event, LoadReport};
 
 use crate::model::LoadOrder;
 use crate::samples;
 use netns::TestbedHost;
 use netns::surrounding::Surrounding;
+
+/// A callback, called at the start of a wait, for each event of a client, and when a call is due. It returns the time at which
+/// the next call is due. An error ends the wait.
+pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// The clients of a run's trials, on this machine or on the workers' hosts. If there are several clients, a client's error begins
 /// with its name.
@@ -103,8 +83,10 @@ pub struct Gathered {
 
 /// A file that is removed when this value is dropped, unless `is_kept`.
 pub struct Draft {
-    pub(crate) path: PathBuf,
-    pub(crate) is_kept: bool,
+    /// The path.
+    pub path: PathBuf,
+    /// Whether the file outlives this value.
+    pub is_kept: bool,
 }
 
 impl Drop for Draft {
@@ -140,69 +122,23 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
 }
 
 /// The path of a client's samples file beside `draft`.
-fn draft_of_client(draft: &Path, number: usize) -> PathBuf {
+pub fn draft_of_client(draft: &Path, number: usize) -> PathBuf {
     let mut name = draft.as_os_str().to_owned();
     name.push(format!("-{number}"));
     name.into()
 }
 
-/// Assigns a client its share of a machine's CPUs, which `count` clients divide. On a shared CPU, an
-/// open loop with `auto` pacing sleeps between requests instead of spinning all the time.
-fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
-    if count <= cpus.len() {
-        let end = |number: usize| cpus.len() * number / count;
-        return LoadConfig { cpus: cpus[end(number)..end(number + 1)].to_vec(), ..config };
-    }
-    let pacing = match config.pacing {
-        Pacing::Auto if config.rate_per_s.is_some() => Pacing::SleepSpin,
-        pacing => pacing,
-    };
-    let cpus = cpus.get(number % cpus.len().max(1)).copied().into_iter().collect();
-    LoadConfig { cpus, pacing, ..config }
-}
-
 /// Converts a time of CLOCK_MONOTONIC, in nanoseconds, to an `Instant`.
-pub(crate) fn instant_of(ns: u64) -> Instant {
+pub fn instant_of(ns: u64) -> Instant {
     let (now_ns, instant) = (monotonic_ns(), Instant::now());
     if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
 }
 
 #[cfg(test)]
 mod tests {
+    use load::LoadConfig;
+
     use super::*;
-
-    /// Creates an executable script in another process. If this process wrote it, a child forked meanwhile could inherit the
-    /// open file, and executing the script would fail (ETXTBSY).
-    pub(in crate::fleet) fn write_program(path: &std::path::Path, script: &str) {
-        let mut install = std::process::Command::new("install");
-        install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(std::process::Stdio::piped());
-        let mut process = install.spawn().unwrap();
-        std::io::Write::write_all(&mut process.stdin.take().unwrap(), script.as_bytes()).unwrap();
-        assert!(process.wait().unwrap().success());
-    }
-
-    fn config(rate_per_s: Option<f64>) -> LoadConfig {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        LoadConfig { rate_per_s, ..LoadConfig::new(([127, 0, 0, 1], 80), service) }
-    }
-
-    #[test]
-    fn clients_of_one_machine_divide_or_share_its_cpus() {
-        let cpus = |cpus: &[usize], count| {
-            (0..count).map(|number| assign_cpus(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
-        };
-        assert_eq!(cpus(&[1, 2, 3, 4, 5], 2), [vec![1, 2], vec![3, 4, 5]]);
-        assert_eq!(cpus(&[1, 3], 3), [[1], [3], [1]]);
-        assert_eq!(cpus(&[], 2), [[0; 0], [0; 0]], "without CPUs the system places the clients");
-        let pacing = |rate, cpus: &[usize], count| assign_cpus(config(rate), cpus, 0, count).pacing;
-        assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
-        assert_eq!(
-            pacing(Some(1.0), &[1], 2),
-            Pacing::SleepSpin,
-            "a spinning client would keep the other from the CPU"
-        );
-        assert_eq!(pacing(None, &[1], 2), Pacing::Auto, "a closed loop sleeps anyway");
-    }
 
     #[test]
     fn impossible_counts_fail_the_trial_and_name_the_worker() {

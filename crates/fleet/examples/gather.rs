@@ -1,6 +1,6 @@
 //! Measures how fast the first of six workers gathers the samples that the clients of the other five generate. Each round
 //! prints a line of JSON with the seconds to collect the samples, to merge them, and to merge the same samples in one process.
-//! Start it with `cargo run --release -p muxbench-harness --example gather -- SAMPLES ROUNDS`.
+//! Start it with `cargo run --release -p muxbench-fleet --example gather -- SAMPLES ROUNDS`.
 
 use std::io::BufRead;
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,17 +9,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use harness::clients::{self, Fleet};
+use harness::model::LoadOrder;
+use harness::spec::presets;
+use harness::{host, plan, samples};
 use load::config::{LoadConfig, Phases};
 use load::report::merge::{self, Account};
 use load::report::samples::{measured, response_ns, send_delay_ns, service_ns};
 use load::report::{LoadReport, Outstanding};
 use load::{Event, Sample};
-use muxbench_harness::fleet::workers::{LossPolicy, Workers};
-use muxbench_harness::fleet::{self, Fleet, launcher, worker};
-use muxbench_harness::host;
-use muxbench_harness::model::LoadOrder;
-use muxbench_harness::spec::presets;
-use muxbench_harness::{plan, samples};
+use muxbench_fleet::workers::{LossPolicy, Workers};
+use muxbench_fleet::{launcher, worker};
 
 const RANKS: u32 = 6;
 /// The clients' window.
@@ -75,7 +75,7 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
         let gather_s = started.elapsed().as_secs_f64();
         workers.dismiss();
         let started = Instant::now();
-        let report = fleet::merge(&order, gathered, &draft)?;
+        let report = clients::merge(&order, gathered, &draft)?;
         let merge_s = started.elapsed().as_secs_f64();
         ensure!(
             report.planned == report.service.distribution.count,

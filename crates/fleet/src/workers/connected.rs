@@ -9,12 +9,12 @@ use load::Event;
 use load::config::LoadConfig;
 use load::time::clock::monotonic_ns;
 
-use super::super::Draft;
 use super::super::channel::Channel;
-use super::super::client::{ClientLink, ClientMessage, WaitHook};
+use super::super::client::{ClientLink, ClientMessage};
 use super::super::message::{Hello, Message};
 use super::clocks::ClockSample;
-use crate::{files, samples};
+use harness::clients::{Draft, WaitHook};
+use harness::{files, samples};
 
 /// The limit of a samples file, in bytes: an amount for each planned request, and a constant.
 const BYTES_PER_SAMPLE: u64 = 128;

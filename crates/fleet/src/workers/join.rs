@@ -17,7 +17,7 @@ use super::super::message::HandshakeMessage;
 use super::super::pending::PendingHandshakes;
 use super::super::secret::Side;
 use super::connected::ConnectedWorker;
-use crate::deadline_stream::DeadlineStream;
+use harness::deadline_stream::DeadlineStream;
 
 /// The interval of checks for new connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

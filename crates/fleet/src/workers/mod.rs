@@ -19,17 +19,17 @@ use load::time::clock::monotonic_ns;
 use wire::Address;
 
 use super::client::{
-    ClientLink, ClientMessage, Timeouts, WaitHook, await_message, await_ready, await_report, ready_timeout,
-    report_deadline,
+    ClientLink, ClientMessage, Timeouts, await_message, await_ready, await_report, ready_timeout, report_deadline,
 };
 use super::launcher::Membership;
 use super::message::{Hello, Message};
-use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client, identity};
-use crate::model::{FleetFacts, LoadOrder, clock_error_max_ns};
-use crate::spec::units::Time;
+use super::{assign_cpus, identity};
 use clocks::{ClockSample, PINGS};
 use connected::{Assignment, ConnectedWorker};
 use cpu_limits::CpuLimit;
+use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
+use harness::model::{FleetFacts, LoadOrder, clock_error_max_ns};
+use harness::spec::units::Time;
 use netns::surrounding::Surrounding;
 
 /// The time after which no further clock comparison of a trial starts.

@@ -12,12 +12,12 @@ use super::super::worker;
 use super::*;
 
 /// Long enough for the slowest machine. Only a failing test waits so long.
-pub(in crate::fleet) const LONG: Duration = Duration::from_secs(300);
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 const PATIENT: Timeouts = Timeouts { joining: LONG, connecting: LONG, handshake: LONG, client: LONG, worker: LONG };
 const SECRET: &str = "open sesame";
 
 /// The membership of one of three workers.
-pub(in crate::fleet) fn membership(rank: u32, port: u16, secret: &str) -> Membership {
+pub(crate) fn membership(rank: u32, port: u16, secret: &str) -> Membership {
     Membership {
         launcher: "a test",
         rank,
@@ -159,9 +159,9 @@ impl Puppet {
     }
 }
 
-fn trial() -> crate::model::Trial {
-    let experiment = crate::spec::presets::find("compare").unwrap().experiment();
-    crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0).alone()
+fn trial() -> harness::model::Trial {
+    let experiment = harness::spec::presets::find("compare").unwrap().experiment();
+    harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap().trials.remove(0).alone()
 }
 
 fn poll_hook(_: Option<&Event>) -> anyhow::Result<Instant> {
@@ -179,7 +179,7 @@ fn reports_are_collected_after_all_clients_ended() {
     let (first_has_reported, first_report_sent) = mpsc::channel::<()>();
     let report = |puppet: &Puppet, trial| {
         assert_eq!(puppet.receive(), Message::Collect { trial });
-        puppet.send_event(trial, &Event::Finished { report: Box::new(crate::judge::tests::healthy()) });
+        puppet.send_event(trial, &Event::Finished { report: Box::new(testkit::load_report()) });
         puppet.0.send(&Message::Samples { trial, bytes: Vec::new() }).unwrap();
     };
     let first = thread::spawn(move || {
@@ -310,7 +310,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
         ..load::Sample::UNKNOWN
     };
     let samples: Vec<load::Sample> = (0..SAMPLES).map(samples).collect();
-    crate::samples::write(&folder.join("samples"), &samples, &[]).unwrap();
+    harness::samples::write(&folder.join("samples"), &samples, &[]).unwrap();
     let window_ns = SAMPLES as u64 * 1_000;
     let measured =
         |difference: fn(&load::Sample) -> Option<i64>| load::report::samples::measured(&samples, window_ns, difference);
@@ -322,7 +322,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
         send_delay: measured(load::report::samples::send_delay_ns),
         service: measured(load::report::samples::service_ns),
         response: measured(load::report::samples::response_ns),
-        ..crate::judge::tests::healthy()
+        ..testkit::load_report()
     };
     let text = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
     std::fs::write(folder.join("report"), text + "\n").unwrap();
@@ -333,7 +333,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
          cp {place}/samples \"$4\"\ncat {place}/report\nread end\n"
     );
     let path = folder.join("client");
-    crate::fleet::tests::write_program(&path, &script);
+    crate::tests::write_program(&path, &script);
     path
 }
 
@@ -360,7 +360,7 @@ fn reports_and_samples_of_five_workers_are_merged() {
         let gathered = workers.gather(0, &mut hook).unwrap();
         workers.dismiss();
         let started = Instant::now();
-        let report = super::super::merge(&order, gathered, &draft).unwrap();
+        let report = harness::clients::merge(&order, gathered, &draft).unwrap();
         println!("{} samples merged in {:?}", report.planned, started.elapsed());
         assert_eq!((report.planned, report.send_delay.distribution.count), (5 * SAMPLES as u64, 5 * SAMPLES as u64));
         assert_eq!(report.processes.len(), 5);
@@ -407,7 +407,7 @@ fn contestants_of_a_heat_share_each_worker() {
         });
         workers.dismiss();
         let merged = outcome?.into_iter().zip(&orders).zip(&drafts);
-        merged.map(|((gathered, order), draft)| Ok(super::super::merge(order, gathered, draft)?.planned)).collect()
+        merged.map(|((gathered, order), draft)| Ok(harness::clients::merge(order, gathered, draft)?.planned)).collect()
     };
     let hour_ns = 3_600_000_000_000;
     assert_eq!(heat(hour_ns).unwrap(), [2 * SAMPLES as u64; 3]);
@@ -450,7 +450,7 @@ fn hanging_client_fails_only_its_trial() {
     barrier(&mut workers, &mut poll_hook).unwrap();
     let gathered = workers.gather(0, &mut poll_hook).unwrap();
     workers.dismiss();
-    assert_eq!(super::super::merge(&order, gathered, &draft).unwrap().planned, SAMPLES as u64);
+    assert_eq!(harness::clients::merge(&order, gathered, &draft).unwrap().planned, SAMPLES as u64);
     drop(workers);
     other.join().unwrap().unwrap();
 }

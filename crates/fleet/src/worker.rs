@@ -21,11 +21,11 @@ use super::channel::{Channel, Session};
 use super::client::{SINGLE, Timeouts, await_ready, await_report, ready_timeout, report_deadline};
 use super::launcher::Membership;
 use super::message::Message;
-use super::{handshake, identity, instant_of, local};
-use crate::host::interrupts;
-use crate::host::ticks::Reading;
-use crate::model::LoadOrder;
-use crate::samples::Unwritten;
+use super::{handshake, identity, local};
+use harness::clients::instant_of;
+use harness::host::Reading;
+use harness::model::LoadOrder;
+use harness::samples::Unwritten;
 use process::child::{Child, Process, ProcessHandle};
 
 /// The pause before the next attempt to join.
@@ -34,7 +34,7 @@ const CONNECTING_MAX: Duration = Duration::from_secs(60);
 const PART_BYTES: u64 = 1 << 20;
 /// The time from the reading of the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
-/// The time to the next call of a [`WaitHook`](super::WaitHook) that has nothing to do.
+/// The time to the next call of a [`WaitHook`](harness::clients::WaitHook) that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The running clients, by trial. A client is killed if its trial is given up.
@@ -298,19 +298,19 @@ impl<'a> CpuUsage<'a> {
         }
     }
 
-    /// The utilisation of the CPUs by all programs, without interrupts that the kernel charges to no process.
+    /// The utilisation of the CPUs by all programs.
     fn used(mut self) -> Option<f64> {
         // The client may have reported before the second reading.
         self.read_if_due(Instant::now());
         let [before, after] = &self.readings[..] else { return None };
-        Some(before.until(after, &self.config.cpus)?.taken_by_others(0.0, interrupts::accounting()?))
+        before.used_until(after, &self.config.cpus)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host;
+    use harness::host;
 
     #[test]
     fn cpu_usage_is_read_around_the_window_or_not_at_all() {

@@ -2,7 +2,7 @@
 //! places, starts, watches and ends the workers.
 
 use super::secret::Secret;
-use crate::spec::transport::Transport;
+use harness::spec::transport::Transport;
 use process::secrets::{OPEN_MPI_KEY, SECRET};
 
 const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be guessed";

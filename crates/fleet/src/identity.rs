@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::message::Hello;
 use super::secret::Nonce;
-use crate::host;
+use harness::host;
 
 pub(super) fn hello(rank: u32, ranks: u32, nonce: Nonce) -> Hello {
     let (cpus, cpus_of_host) = usable_cpus();

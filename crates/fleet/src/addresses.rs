@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::launcher::Membership;
-use crate::spec::transport::Transport;
+use harness::spec::transport::Transport;
 
 /// The interval at which names are resolved again.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);

@@ -154,12 +154,12 @@ fn lost(error: &io::Error) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline_stream::tests::pair;
-    use crate::fleet::secret::{Secret, Transcript};
+    use crate::secret::{Secret, Transcript};
+    use testkit::pair;
 
     impl Channel {
         /// The next message; `None` after `deadline`.
-        pub(in crate::fleet) fn receive(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
+        pub(crate) fn receive(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
             Ok(self.receive_timed(deadline)?.map(|(_, message)| message))
         }
     }

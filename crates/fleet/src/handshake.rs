@@ -12,7 +12,7 @@ use super::launcher::Membership;
 use super::message::{self, HandshakeMessage, Hello};
 use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{identity, round_trip};
-use crate::deadline_stream::DeadlineStream;
+use harness::deadline_stream::DeadlineStream;
 
 /// The version of the messages. Increase it when they change.
 const PROTOCOL: u32 = 5;
@@ -106,7 +106,7 @@ mod tests {
     use super::super::secret::{Nonce, Secret};
     use super::super::workers::tests::{LONG, membership};
     use super::*;
-    use crate::deadline_stream::tests::pair;
+    use testkit::pair;
 
     fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -7,7 +7,8 @@ use load::config::LoadConfig;
 use load::time::schedule;
 use load::{Event, LoadReport};
 
-use crate::samples;
+use harness::clients::WaitHook;
+use harness::samples;
 
 pub(super) const SINGLE: &str = "the client";
 /// The time to summarise a request and to write its sample, in nanoseconds, with a margin for slow hosts.
@@ -41,10 +42,6 @@ impl Timeouts {
         worker: Duration::from_secs(30),
     };
 }
-
-/// A callback, called at the start of a wait, for each event of a client, and when a call is due. It returns the time at which
-/// the next call is due. An error ends the wait.
-pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// A message of a client, or of the worker that started it.
 pub(super) enum ClientMessage {
