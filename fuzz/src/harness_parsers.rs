@@ -9,7 +9,7 @@ pub fn frame(data: &[u8]) {
             assert_eq!(fleet::reencode(&written, is_known).as_ref(), Some(&written));
         }
     }
-    read_and_write::<harness::model::LoadOrder>(data);
+    read_and_write::<harness::record::LoadOrder>(data);
     read_and_write::<load::Event>(data);
 }
 
@@ -46,8 +46,8 @@ pub fn architecture(data: &[u8]) {
 
 /// Reads `run.json` and the trials of a stored run.
 pub fn record(data: &[u8]) {
-    read_and_write::<harness::model::RunHeader>(data);
-    read_and_write::<harness::model::TrialRecord>(data);
+    read_and_write::<harness::record::RunHeader>(data);
+    read_and_write::<harness::record::TrialRecord>(data);
 }
 
 /// Reads an experiment file. An accepted experiment must plan or give an error.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use harness::clients::{self, Fleet};
-use harness::model::LoadOrder;
+use harness::record::LoadOrder;
 use harness::spec::presets;
 use harness::{host, plan, samples};
 use load::config::{LoadConfig, Phases};

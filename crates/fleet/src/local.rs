@@ -14,7 +14,7 @@ use super::client::{
     ClientLink, ClientMessage, SINGLE, Timeouts, await_ready, await_report, ready_timeout, report_deadline,
 };
 use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
-use harness::model::LoadOrder;
+use harness::record::LoadOrder;
 use netns::TestbedHost;
 use process::child::{Child, Process};
 

@@ -24,7 +24,7 @@ use super::message::Message;
 use super::{handshake, identity, local};
 use harness::clients::instant_of;
 use harness::host::Reading;
-use harness::model::LoadOrder;
+use harness::record::LoadOrder;
 use harness::samples::Unwritten;
 use process::child::{Child, Process, ProcessHandle};
 

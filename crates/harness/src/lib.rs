@@ -3,7 +3,7 @@
 //! # Layers
 //! Each module uses only those above it.
 //! - [`spec`]: experiment files and the values in them
-//! - [`model`]: planned and stored data
+//! - [`record`]: planned and stored data
 //! - [`host`]: facts and limits of this host, and the placement of trials
 //! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
 //! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
@@ -26,8 +26,8 @@ pub mod exec;
 pub mod files;
 pub mod host;
 pub mod judge;
-pub mod model;
 pub mod plan;
+pub mod record;
 pub mod samples;
 pub mod spec;
 pub mod store;

@@ -6,7 +6,7 @@ use std::path::Path;
 use load::{LoadConfig, Sample};
 
 use crate::files;
-use crate::model::Trial;
+use crate::record::Trial;
 
 /// The error of samples that cannot be written. It ends the run, because writing later samples would fail too.
 #[derive(Debug, thiserror::Error)]

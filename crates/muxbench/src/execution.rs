@@ -17,8 +17,8 @@ use harness::exec::event::RunEnd;
 use harness::exec::launch::Muxbench;
 use harness::exec::runner;
 use harness::host::{self, Host, differences, idle_cpus};
-use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::{self, Plan};
+use harness::record::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::spec::Experiment;
 use harness::spec::transport::Transport;
 use harness::store::{self, Store};
@@ -306,7 +306,7 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
 
 /// Shows the commands that an experiment starts, and rejects them unless `allowed`, because they may do anything.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
-    let commands = harness::model::commands(trials).join("\n  ");
+    let commands = harness::record::commands(trials).join("\n  ");
     if !commands.is_empty() && !allowed {
         bail!("this experiment starts commands on this machine:\n  {commands}\nadd --allow-exec if you trust them");
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use harness::model::{Run, Trial};
+use harness::record::{Run, Trial};
 use harness::{files, store};
 use load::Sample;
 use papers::PaperComparison;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use harness::exec::event::RunEvent;
-use harness::model::{AdviseGoal, GateGoal, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
+use harness::record::{AdviseGoal, GateGoal, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::spec::units::Share;
 use harness::strategy::{self, overload, until};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

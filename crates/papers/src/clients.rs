@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::model::{Run, Workload};
+use harness::record::{Run, Workload};
 use harness::spec::network::Network;
 use harness::spec::units::Bandwidth;
 use load::config::Roles;

@@ -1,7 +1,7 @@
 //! Comparisons of runs with a paper's figures, tables and claims, as text, JSON and CSV.
 
 use anyhow::{bail, ensure};
-use harness::model::{Run, Trial, VerdictKind};
+use harness::record::{Run, Trial, VerdictKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

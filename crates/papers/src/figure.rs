@@ -1,6 +1,6 @@
 //! The figures of papers, described as data and drawn from runs in the paper's layout.
 
-use harness::model::{Run, Workload};
+use harness::record::{Run, Workload};
 use load::config::Popularity;
 use stats::Estimate;
 

@@ -4,7 +4,7 @@
 //! The published values are those that the independent reproduction Micro-Hermes (University of St Andrews, 2026) quotes. The claims
 //! were written down before the first run.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use harness::spec::transport::Transport;
 use report::plot::chart::{Form, Panel, Series, Shape};
 

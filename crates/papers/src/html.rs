@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use harness::model::{Run, TrialRecord};
+use harness::record::{Run, TrialRecord};
 use serde::Serialize;
 
 use crate::claims::{self, CheckedClaim, Outcome};

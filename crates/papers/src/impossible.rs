@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::model::Run;
+use harness::record::Run;
 use report::format::counted;
 use schemars::JsonSchema;
 use serde::Serialize;

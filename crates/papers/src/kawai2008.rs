@@ -1,7 +1,7 @@
 //! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4
 //! (2008): Figures 6, 8, 10 and 11, a figure for appendix A.1, and the claims about them.
 
-use harness::model::{VerdictKind, Workload};
+use harness::record::{VerdictKind, Workload};
 use harness::spec::transport::Transport;
 use load::config::Schedule;
 

@@ -25,7 +25,7 @@ mod voras2009;
 mod welsh2001;
 
 use anyhow::Context;
-use harness::model::Run;
+use harness::record::Run;
 use load::LoadConfig;
 use report::model::deviation::DeviationOf;
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Run, Workload};
+use harness::record::{Run, Workload};
 use harness::spec::transport::Transport;
 use load::config::HttpTraffic;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use harness::model::Run;
+use harness::record::Run;
 
 /// The event queues: a mechanism whose kernel keeps the interest list. Each system has one; epoll is Linux's.
 pub const QUEUES: [&str; 3] = ["epoll", "kqueue", "event-ports"];

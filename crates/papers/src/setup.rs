@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::model::{Run, Trial};
+use harness::record::{Run, Trial};
 use harness::spec::stall::Stall;
 use harness::spec::units::{Share, Size, Sizes, Time, Work};
 use report::text::{Medium, table};

@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::OnceLock;
 
 use harness::host::Host;
-use harness::model::{Trial, VerdictKind};
+use harness::record::{Trial, VerdictKind};
 use harness::spec::{Experiment, presets};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! I. Voras and M. Žagar, "Characteristics of multithreading models for high-performance IO driven network
 //! applications" (AFRICON 2009): Figures 1 to 7, and the claims about them.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use harness::spec::transport::Transport;
 use load::config::{KvTraffic, LoadConfig, Popularity, Think};
 

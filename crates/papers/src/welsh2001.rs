@@ -1,6 +1,6 @@
 //! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and the claims about them.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use wire::stream::Stream;
 
 use crate::claims::{BANDWIDTH_OF_CPU, Claim, Dimension, GIGABYTE, Is, NEAR, RATE, Statement};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use harness::model::Run;
+use harness::record::Run;
 use harness::store;
 use muxbench_report::{Medium, Summary, render};
 

@@ -1,6 +1,6 @@
 //! Numbers with units, to three significant digits, and text that is safe for a terminal.
 
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 use stats::{Estimate, Interval, Ratio};
 
 /// Formats nanoseconds as microseconds.

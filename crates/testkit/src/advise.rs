@@ -1,6 +1,6 @@
 //! Constructed races.
 
-use harness::model::{
+use harness::record::{
     AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight, GateFigure, Run, Strategy, Verdict, VerdictKind, Workload,
 };
 

@@ -1,6 +1,6 @@
 //! Constructed gates.
 
-use harness::model::{GateFigure, GateGoal, GateLimit, Run, Strategy, Verdict, VerdictKind};
+use harness::record::{GateFigure, GateGoal, GateLimit, Run, Strategy, Verdict, VerdictKind};
 
 use crate::runs::{empty_run, finish, record, trial};
 

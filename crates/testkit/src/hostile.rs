@@ -1,6 +1,6 @@
 //! A run whose texts attack the page and the terminal that show it.
 
-use harness::model::{Bound, Check, Run, VerdictKind};
+use harness::record::{Bound, Check, Run, VerdictKind};
 
 /// Hostile text in a stored run: HTML elements and attributes, and a terminal's control sequence.
 pub const HOSTILE: &str = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&lt;b>\u{1b}[2J";

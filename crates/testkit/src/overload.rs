@@ -1,6 +1,6 @@
 //! Constructed overloads.
 
-use harness::model::{
+use harness::record::{
     CapacitySource, LatencyLimit, OverloadGoal, Pulse, Run, SearchGoal, Strategy, Trial, TrialRecord, Varied,
     VerdictKind,
 };

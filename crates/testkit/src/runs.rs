@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use harness::model::{
+use harness::record::{
     Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Varied,
     Verdict, VerdictKind, Workload,
 };

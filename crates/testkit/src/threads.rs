@@ -1,6 +1,6 @@
 //! The network threads of a server that accept.
 
-use harness::model::{Trial, TrialRecord};
+use harness::record::{Trial, TrialRecord};
 use server::metrics::counters::ThreadFigures;
 use server::{Accept, ServerCounters};
 

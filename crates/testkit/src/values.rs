@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use harness::model::{Bound, Check, Run, Trial, TrialRecord, Verdict, VerdictKind};
+use harness::record::{Bound, Check, Run, Trial, TrialRecord, Verdict, VerdictKind};
 use harness::spec::interleave::Interleave;
 use load::report::{ChurnReport, Measured, PARTS, StreamReport};
 use server::Moved;

@@ -28,7 +28,7 @@ use clocks::{ClockSample, PINGS};
 use connected::{Assignment, ConnectedWorker};
 use cpu_limits::CpuLimit;
 use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
-use harness::model::{FleetFacts, LoadOrder, clock_error_max_ns};
+use harness::record::{FleetFacts, LoadOrder, clock_error_max_ns};
 use harness::spec::units::Time;
 use netns::surrounding::Surrounding;
 

@@ -159,7 +159,7 @@ impl Puppet {
     }
 }
 
-fn trial() -> harness::model::Trial {
+fn trial() -> harness::record::Trial {
     let experiment = harness::spec::presets::find("compare").unwrap().experiment();
     harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap().trials.remove(0).alone()
 }

@@ -12,7 +12,7 @@ use load::report::merge::{self, Account};
 use load::time::clock::monotonic_ns;
 use load::{Event, LoadReport};
 
-use crate::model::LoadOrder;
+use crate::record::LoadOrder;
 use crate::samples;
 use netns::TestbedHost;
 use netns::surrounding::Surrounding;

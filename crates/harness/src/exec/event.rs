@@ -1,6 +1,6 @@
 //! Events and outcomes of a run.
 
-use crate::model::{Trial, TrialRecord};
+use crate::record::{Trial, TrialRecord};
 
 /// An event of a run.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use super::turns::{TurnWatch, Watched};
 use super::warm_up::{self, Warmth};
 use crate::clients::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
-use crate::model::{LoadOrder, Trial, WarmUp, requests_answered};
+use crate::record::{LoadOrder, Trial, WarmUp, requests_answered};
 use crate::spec::transport::Transport;
 use netns::Testbed;
 use process::folder::PrivateFolder;

@@ -3,7 +3,7 @@
 use server::{ServerSpec, Snapshot};
 
 use super::server::{Listening, RunningServer};
-use crate::model::WarmUp;
+use crate::record::WarmUp;
 use process::folder::PrivateFolder;
 
 /// A server that has started, with everything that lasts as long.

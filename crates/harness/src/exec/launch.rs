@@ -8,7 +8,7 @@ use load::tools::idle::IdleEvent;
 use server::ServerSpec;
 use server::control::ServerEvent;
 
-use crate::model::Trial;
+use crate::record::Trial;
 use crate::spec::network::Network;
 use netns::{Testbed, TestbedHost};
 use process::child::{Child, Process};

@@ -10,8 +10,8 @@ use server::{Moved, ServerCounters, Snapshot};
 use crate::host::interrupts::{self, Accounting};
 use crate::host::monitors;
 use crate::host::ticks::{Reading, Shares};
-use crate::model::network::NetworkReport;
-use crate::model::{Trial, WarmUp, requests_answered};
+use crate::record::network::NetworkReport;
+use crate::record::{Trial, WarmUp, requests_answered};
 
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {

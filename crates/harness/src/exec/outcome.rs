@@ -8,7 +8,7 @@ use wire::stream::Direction;
 
 use super::marks::Observations;
 use crate::judge::{Judgement, ServerSide};
-use crate::model::{Trial, TrialRecord, Verdict, rates};
+use crate::record::{Trial, TrialRecord, Verdict, rates};
 
 /// Makes a trial's record from its `outcome` and its observations, with a verdict.
 pub(super) fn record(

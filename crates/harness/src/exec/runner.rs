@@ -12,7 +12,7 @@ use super::marks::Observations;
 use super::outcome;
 use crate::clients::Fleet;
 use crate::host::placement;
-use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::samples::Unwritten;
 use crate::store::Store;
 use crate::strategy;

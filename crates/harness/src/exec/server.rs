@@ -11,7 +11,7 @@ use wire::{Address, Ports};
 use super::marks::Mark;
 use crate::host::monitors;
 use crate::host::ticks::Reading;
-use crate::model::Trial;
+use crate::record::Trial;
 use crate::samples::Unwritten;
 use process::child::Process;
 use process::stop::Stop;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::FleetFacts;
+use crate::record::FleetFacts;
 use crate::spec::units::Cpus;
 
 /// Facts and limits of a host, for the planner. Plain data, so that tests can construct one.

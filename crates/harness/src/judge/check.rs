@@ -2,7 +2,7 @@
 
 use stats::TestResult;
 
-use crate::model::{Bound, Check, VerdictKind};
+use crate::record::{Bound, Check, VerdictKind};
 
 /// Requires a value of at most `limit`.
 pub(super) fn at_most(name: impl Into<String>, value: f64, limit: f64, unit: &str, decides: VerdictKind) -> Check {

@@ -6,8 +6,8 @@ use load::report::{LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX, ProcessReport};
 
 use super::check::at_most;
 use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS, LATE_SHARE_MAX, TAKEN_SHARE_MAX};
-use crate::model::Check;
-use crate::model::VerdictKind::ClientLimited;
+use crate::record::Check;
+use crate::record::VerdictKind::ClientLimited;
 
 /// Checks the median and the tails of the send delay, of all clients and of the worst one. `p50_max_ns` limits the median;
 /// limits of the tails are at least `tail_ns_min`. In interleaved trials late sends delay all contestants alike: they mark the tails

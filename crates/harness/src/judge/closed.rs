@@ -8,8 +8,8 @@ use super::limits::{
     CLIENT_BUSY_SHARE_MAX, SEND_DELAY_P50_NS, SEND_DELAY_SHARE_MAX, SERVER_BUSY_SHARE_MIN, UNSAMPLED_SHARE_MAX,
 };
 use super::{ServerSide, clients, steady, sufficient};
-use crate::model::Check;
-use crate::model::VerdictKind::{ClientLimited, Unsteady};
+use crate::record::Check;
+use crate::record::VerdictKind::{ClientLimited, Unsteady};
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(

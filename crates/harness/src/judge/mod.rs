@@ -30,8 +30,8 @@ use load::tools::idle::IdleReport;
 use server::metrics::counters::Totals;
 use wire::stream::Stream;
 
-use crate::model::network::NetworkReport;
-use crate::model::{Check, Verdict, VerdictKind};
+use crate::record::network::NetworkReport;
+use crate::record::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
 pub(crate) use check::in_words;
 pub(crate) use limits::{LOST_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED};

@@ -6,9 +6,9 @@ use super::limits::{
     RELAY_LATE_P99_TIMES, RELAY_LATE_SHARE_MAX, ROUND_TRIP_BESIDE_MS, ROUND_TRIP_BITS, ROUND_TRIP_LONG_SHARE_MAX,
     ROUND_TRIP_SHORT_SHARE_MAX,
 };
-use crate::model::Check;
-use crate::model::VerdictKind::Failed;
-use crate::model::network::{Links, NetworkReport, RelayCounts};
+use crate::record::Check;
+use crate::record::VerdictKind::Failed;
+use crate::record::network::{Links, NetworkReport, RelayCounts};
 use crate::spec::network::Network;
 
 /// Checks that the network applied the configured conditions and no others.

@@ -11,8 +11,8 @@ use super::limits::{
     SERVICE_GROWTH_PARTS, SERVICE_GROWTH_REQUESTS,
 };
 use super::{ServerSide, clients, steady, sufficient};
-use crate::model::VerdictKind::{ClientLimited, Saturated};
-use crate::model::{Check, requests_answered};
+use crate::record::VerdictKind::{ClientLimited, Saturated};
+use crate::record::{Check, requests_answered};
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {

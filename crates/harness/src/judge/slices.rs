@@ -7,8 +7,8 @@ use super::limits::{
     LAW_DEVIATION_MAX, LAW_DEVIATIONS, LEFT_OUT_SHARE_MAX, OUTSIDE_SHARE_MAX, OVERRUN_SHARE_MAX,
     SERVICE_GROWTH_FLOOR_NS, SETTLING_GUARDS_MAX, SLICE_GROWTH_MAX,
 };
-use crate::model::Check;
-use crate::model::VerdictKind::{ClientLimited, Saturated, Unsteady};
+use crate::record::Check;
+use crate::record::VerdictKind::{ClientLimited, Saturated, Unsteady};
 
 pub(crate) fn checks(report: &SliceReport) -> Vec<Check> {
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;

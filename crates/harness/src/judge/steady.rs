@@ -10,7 +10,7 @@ use super::limits::{
     SERVICE_CHANGE_MAX, SERVICE_FALL_MAX, SERVICE_FALL_MAX_INTERLEAVED, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN,
     TAKEN_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED, THROUGHPUT_CHANGE_MAX,
 };
-use crate::model::{Check, VerdictKind};
+use crate::record::{Check, VerdictKind};
 
 /// Checks the service time of the window's parts. Rejects a trend, a shift or a temporary change of the median, and a shift of the
 /// p90, which can occur while the median stays. Also rejects a server that was slow throughout because other processes took its CPUs.

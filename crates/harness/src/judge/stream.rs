@@ -7,8 +7,8 @@ use wire::stream::Stream;
 
 use super::check::{at_least, at_most, none};
 use super::{ServerSide, clients, closed, steady, sufficient};
-use crate::model::Check;
-use crate::model::VerdictKind::Failed;
+use crate::record::Check;
+use crate::record::VerdictKind::Failed;
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(

@@ -6,8 +6,8 @@ use load::config::Transport;
 use super::ServerSide;
 use super::check::{at_least, at_most, none};
 use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, TIMEOUT_SHARE_MAX};
-use crate::model::Check;
-use crate::model::VerdictKind::{Failed, Unsteady};
+use crate::record::Check;
+use crate::record::VerdictKind::{Failed, Unsteady};
 
 /// Checks the clock, the histogram and the counters, on which all other figures depend.
 pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {

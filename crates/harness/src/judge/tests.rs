@@ -10,7 +10,7 @@ use stats::TestResult;
 use testkit::{load_report, measured};
 
 use super::*;
-use crate::model::network::{Applied, Links, Means, RelayCounts};
+use crate::record::network::{Applied, Links, Means, RelayCounts};
 
 /// A healthy trial of 1 000 requests in a second.
 pub(crate) fn healthy() -> LoadReport {
@@ -501,8 +501,8 @@ fn missing_idle_connections_fail_trial() {
 }
 
 /// A network with 10 ms each way.
-fn measured_network() -> crate::model::network::Measured {
-    crate::model::network::Measured {
+fn measured_network() -> crate::record::network::Measured {
+    crate::record::network::Measured {
         round_trips: 200,
         round_trip_p50_ns: 20_100_000,
         round_trip_p99_ns: 20_500_000,
@@ -562,7 +562,7 @@ fn disturbed_client_host_is_named_by_number() {
         let report = NetworkReport {
             applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: Some(Means::Tbf) },
             setup_ns: 1,
-            measured: crate::model::network::Measured {
+            measured: crate::record::network::Measured {
                 round_trips: 200,
                 round_trip_p50_ns: 100_000,
                 round_trip_p99_ns: 200_000,

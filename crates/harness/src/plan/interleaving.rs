@@ -8,7 +8,7 @@ use server::spec::mechanism::Spins;
 
 use super::limits::{ServerResources, bytes_per_connection};
 use crate::host::Host;
-use crate::model::{FleetFacts, Trial, clock_error_max_ns};
+use crate::record::{FleetFacts, Trial, clock_error_max_ns};
 use crate::spec::Experiment;
 use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;

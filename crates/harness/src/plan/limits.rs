@@ -7,7 +7,7 @@ use server::spec::model::{DESCRIPTORS_PER_NETWORK, PerConnection};
 use server::{Architecture, ReadBudget, ServeConfig};
 
 use crate::host::Host;
-use crate::model::Trial;
+use crate::record::Trial;
 
 /// Descriptors of a process besides those of its connections.
 pub(super) const DESCRIPTORS_BESIDE: u64 = 64;

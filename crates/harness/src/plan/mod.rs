@@ -30,7 +30,7 @@ use server::{Accept, BusyPoll, ExternalConfig, ServeConfig, ServerSpec};
 use wire::ServiceSpec;
 
 use crate::host::{Host, idle_cpus, placement};
-use crate::model::{FleetFacts, Trial, Workload};
+use crate::record::{FleetFacts, Trial, Workload};
 use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;

@@ -11,8 +11,8 @@ use server::spec::model::PerConnection;
 pub use super::limits::PORTS_MAX;
 use super::limits::{BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, ServerResources};
 use crate::host::Host;
-use crate::model::{Run, Trial, VerdictKind, Workload};
 use crate::plan::Plan;
+use crate::record::{Run, Trial, VerdictKind, Workload};
 use crate::spec::Candidate;
 use crate::spec::transport::Transport;
 
@@ -173,7 +173,7 @@ fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
 
 /// Returns the requests per second that one client CPU can handle. The rate of a closed loop is divided by the CPUs that were
 /// busy. An open loop shows only a lower bound. `None` for streams, and if the verdict makes the rate useless.
-fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
+fn client_per_s(record: &crate::record::TrialRecord) -> Option<f64> {
     let load = record.load.as_ref().filter(|_| record.trial.workload.service.stream().is_none())?;
     match (&load.closed, record.verdict.kind) {
         (Some(closed), VerdictKind::Valid | VerdictKind::ClientLimited) => {
@@ -458,7 +458,7 @@ pub fn setting_here(path: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::RunHeader;
+    use crate::record::RunHeader;
     use crate::spec::presets;
 
     fn client(addresses: u64) -> ClientHost {

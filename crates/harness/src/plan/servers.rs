@@ -11,7 +11,7 @@ use server::{ConfigFile, ServerSpec, TargetConfig};
 use wire::{Address, ServiceSpec};
 
 use crate::files;
-use crate::model::Trial;
+use crate::record::Trial;
 use crate::spec::{Candidate, Experiment, Target};
 
 /// The facts about the servers of an experiment, by name.

@@ -7,7 +7,7 @@ use server::spec::model::PerConnection;
 use server::{Architecture, ReadBudget};
 
 use super::*;
-use crate::model::network::{Applied, Links};
+use crate::record::network::{Applied, Links};
 use crate::spec::OneOrMany;
 use crate::spec::network::Network;
 use crate::spec::presets::PRESETS;
@@ -122,7 +122,7 @@ fn lab_of_workers_must_match_network_and_hosts() {
     let network: Network = "lab:clients=2".parse().unwrap();
     // The test chooses this combination; no kernel reported it.
     let applied =
-        Applied { links: Links::Tun, delay: None, loss: Some(crate::model::network::Means::Tbf), bandwidth: None };
+        Applied { links: Links::Tun, delay: None, loss: Some(crate::record::network::Means::Tbf), bandwidth: None };
     let lossy = Network { loss: Some(crate::spec::units::Loss(0.01)), bandwidth: None, ..network.clone() };
     let delayed = Network { delay: crate::spec::units::Time(1_000_000), ..lossy.clone() };
     let planned = |configured: &Network, beside_server: &[u32]| {

@@ -10,7 +10,7 @@ use server::{Accept, Architecture, TargetConfig};
 use wire::ServiceSpec;
 
 use crate::host::placement;
-use crate::model::network::{Applied, Links};
+use crate::record::network::{Applied, Links};
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
 use crate::spec::{Experiment, Service};

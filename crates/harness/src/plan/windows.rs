@@ -3,7 +3,7 @@
 use load::config::Schedule;
 
 use super::Plan;
-use crate::model::{Check, Trial};
+use crate::record::{Check, Trial};
 
 /// A random number of requests hardly ever differs from its mean by more than these standard deviations.
 const DEVIATIONS: f64 = 3.0;

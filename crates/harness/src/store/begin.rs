@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::database::{self, Access};
 use super::folders;
 use crate::files;
-use crate::model::RunHeader;
+use crate::record::RunHeader;
 
 /// Files and folders that an unfinished [`begin`] may leave behind.
 const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];

@@ -16,7 +16,7 @@ use server::regular;
 use stats::Distribution;
 
 use crate::files;
-use crate::model::TrialRecord;
+use crate::record::TrialRecord;
 
 /// Increases when older versions of muxbench cannot read the database.
 const SCHEMA_VERSION: i64 = 2;

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::database;
 use super::rows;
 use crate::files;
-use crate::model::{Run, RunHeader, Trial, TrialRecord};
+use crate::record::{Run, RunHeader, Trial, TrialRecord};
 
 /// Reads a finished or unfinished run. Omits damaged parts.
 pub fn read(folder: &Path) -> anyhow::Result<Run> {

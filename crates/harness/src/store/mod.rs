@@ -20,7 +20,7 @@ use load::LoadReport;
 use rusqlite::Connection;
 
 use crate::files;
-use crate::model::{Run, RunHeader, TrialRecord};
+use crate::record::{Run, RunHeader, TrialRecord};
 use database::Access;
 use found::StoredRun;
 

@@ -9,7 +9,7 @@ use server::regular;
 
 use super::database;
 use crate::files;
-use crate::model::TrialRecord;
+use crate::record::TrialRecord;
 
 /// Copies a damaged database to an unused name, so that earlier copies remain. Replaces it with a database of these trials.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use load::LoadReport;
 
 use super::*;
-use crate::model::{Bound, Check, Verdict, VerdictKind};
+use crate::record::{Bound, Check, Verdict, VerdictKind};
 
 mod cut;
 mod folders;

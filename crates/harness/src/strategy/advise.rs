@@ -22,8 +22,8 @@ use race::{REPEATS_MIN, State};
 pub use variations::{Change, Variation};
 
 use super::until::elapsed_ns;
-use crate::model::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::duration_ns;
+use crate::record::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::spec::Experiment;
 
 /// The knowledge about a race.

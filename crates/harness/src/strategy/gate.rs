@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
 
 use super::until;
-use crate::model::figures::{Figure, of_trial};
-use crate::model::{
+use crate::plan::duration_ns;
+use crate::record::figures::{Figure, of_trial};
+use crate::record::{
     GateFigure, GateGoal, GateLimit, RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind, Workload,
 };
-use crate::plan::duration_ns;
 
 /// The highest number of repeats in the plan of a gate.
 pub const REPEATS_MAX: u32 = 400;

@@ -13,8 +13,8 @@ use load::config::Slices;
 use load::report::SliceReport;
 
 use crate::judge;
-use crate::model::figures;
-use crate::model::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::figures;
+use crate::record::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
 use separate::must_stay_separate;
 
@@ -155,7 +155,7 @@ mod tests {
 
     use super::sweep::keeps_up;
     use super::*;
-    use crate::model::{SearchGoal, Varied};
+    use crate::record::{SearchGoal, Varied};
 
     /// A sweep of two architectures over six rates, two repeats each.
     fn header() -> RunHeader {

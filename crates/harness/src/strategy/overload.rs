@@ -5,8 +5,8 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::search::{self, CapacityBound, RateSearch};
-use crate::model::{CapacitySource, OverloadGoal, RunHeader, Trial, TrialOutcome};
 use crate::plan;
+use crate::record::{CapacitySource, OverloadGoal, RunHeader, Trial, TrialOutcome};
 
 /// The state of one server of an overload.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ mod tests {
     use load::config::RequestTimeout;
 
     use super::*;
-    use crate::model::{LatencyLimit, ProbeResult, Pulse, SearchGoal, Strategy, Varied};
+    use crate::record::{LatencyLimit, ProbeResult, Pulse, SearchGoal, Strategy, Varied};
     use crate::spec::Experiment;
 
     const S: u64 = 1_000_000_000;

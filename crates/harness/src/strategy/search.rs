@@ -16,10 +16,10 @@ use stats::{Interval, Search};
 use super::sweep::keeps_up;
 use super::until::elapsed_ns;
 use crate::judge::LOST_SHARE_MAX;
-use crate::model::{
+use crate::plan;
+use crate::record::{
     LatencyLimit, ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, Varied, VerdictKind, Workload,
 };
-use crate::plan;
 
 /// The minimum number of requests slower than a quantile.
 const SLOWER_MIN: f64 = 10.0;

@@ -2,8 +2,8 @@
 
 use load::LoadReport;
 
-use crate::model::figures;
-use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::figures;
+use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 /// The share of the rate that a server must achieve to keep up.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;

@@ -6,9 +6,9 @@
 use stats::Repeat;
 use stats::sequential::Looks;
 
-use crate::model::figures::HeatLinks;
-use crate::model::{RunHeader, Trial, TrialOutcome, Workload};
 use crate::plan::duration_ns;
+use crate::record::figures::HeatLinks;
+use crate::record::{RunHeader, Trial, TrialOutcome, Workload};
 
 /// The number of repeats in the plan, which limits the looks at a comparison.
 pub const REPEATS_MAX: u32 = 60;
@@ -96,8 +96,8 @@ mod tests {
 
     use super::*;
     use crate::host::Host;
-    use crate::model::Strategy;
     use crate::plan::plan;
+    use crate::record::Strategy;
     use crate::spec::Experiment;
 
     /// A run of two workloads, three servers and four repeats.

@@ -1,8 +1,8 @@
 use load::config::Slices;
 use stats::{Estimate, Histogram, Ratio, Repeat};
 
-use muxbench_harness::model::figures::{Figure, Percentile, RunFigures, heat};
-use muxbench_harness::model::{Run, TrialRecord};
+use muxbench_harness::record::figures::{Figure, Percentile, RunFigures, heat};
+use muxbench_harness::record::{Run, TrialRecord};
 
 /// Returns the records of an architecture under the first workload.
 fn of<'a>(run: &'a Run, architecture: &str) -> Vec<&'a TrialRecord> {

@@ -9,7 +9,7 @@ use load::LoadConfig;
 use load::config::{Phases, Roles, Transport};
 use load::tools::reflector::Reflector;
 use muxbench_harness::judge::judge;
-use muxbench_harness::model::VerdictKind;
+use muxbench_harness::record::VerdictKind;
 use wire::ServiceSpec;
 
 const CONNECTIONS: u32 = 20;
@@ -24,7 +24,7 @@ const MEASURED_REQUESTS: u32 = 400;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Returns the verdict on a server that holds its `n`th request for `hold(n)`. Verification requests count too.
-fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::model::Verdict {
+fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::record::Verdict {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     let mut number = 0;
     let hold = move || {
@@ -53,7 +53,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
 const HALF_WAY: u32 = CONNECTIONS + WARM_UP_REQUESTS + MEASURED_REQUESTS / 2;
 
 /// Asserts that `check` fails, and that the first failed check decides the verdict.
-fn assert_unsteady(found: &muxbench_harness::model::Verdict, check: &str) {
+fn assert_unsteady(found: &muxbench_harness::record::Verdict, check: &str) {
     assert!(found.checks.iter().any(|it| !it.passed && it.name.contains(check)), "{check}: {}", words(found));
     // On a busy machine, another check may fail first: the client may be late, or requests may be unanswered.
     let first = found.checks.iter().find(|it| !it.passed).map(|it| it.decides);
@@ -172,7 +172,7 @@ fn server_that_stops_answering_is_saturated() {
 }
 
 /// Formats the verdict and its checks with a value other than 0.
-fn words(found: &muxbench_harness::model::Verdict) -> String {
+fn words(found: &muxbench_harness::record::Verdict) -> String {
     let checks = found.checks.iter().filter(|check| check.value != 0.0).map(|check| {
         format!(
             "{}: {} {:?} {} p {:?} passed {}",

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use harness::host::Host;
-use harness::model::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::plan::Plan;
+use harness::record::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::spec::http::Http;
 use harness::spec::units::{Rate, Time, time_above_0};
 use harness::spec::{Candidate, Experiment, OneOrMany};

@@ -9,7 +9,7 @@ use ::load::config::{Phases, Transport};
 use anyhow::{Context, bail};
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, idle_cpus, placement};
-use harness::model::Check;
+use harness::record::Check;
 use harness::spec;
 use harness::spec::units::{Rate, Time, count, time_above_0};
 use wire::{Address, ServiceSpec};

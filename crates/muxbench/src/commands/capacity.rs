@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::error::ErrorKind;
 use harness::host::Host;
-use harness::model::{RunHeader, SearchGoal, Strategy, Varied};
 use harness::plan::{self, Plan};
+use harness::record::{RunHeader, SearchGoal, Strategy, Varied};
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rate, Time};
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use harness::model::{RunHeader, Strategy};
+use harness::record::{RunHeader, Strategy};
 use harness::spec::units::{Rate, Share, Time, count, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::until::REPEATS_MAX;

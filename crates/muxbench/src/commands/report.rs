@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use harness::model::{Run, Strategy};
+use harness::record::{Run, Strategy};
 use harness::store;
 use harness::strategy::advise;
 use papers::html::Origin;

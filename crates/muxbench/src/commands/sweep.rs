@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use harness::model::Strategy;
 use harness::plan::Plan;
+use harness::record::Strategy;
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rates, Time, count};
 use harness::store;

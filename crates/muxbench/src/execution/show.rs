@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::model::{Run, RunHeader, Strategy, VerdictKind, commands};
+use harness::record::{Run, RunHeader, Strategy, VerdictKind, commands};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use harness::strategy::{self, search};
 

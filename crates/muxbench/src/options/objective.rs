@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::bail;
-use harness::model::{AdviseLimit, AdviseWeight, GateFigure, Workload};
+use harness::record::{AdviseLimit, AdviseWeight, GateFigure, Workload};
 use harness::spec::units::{Rate, Size, Time, UnitError};
 use wire::names;
 

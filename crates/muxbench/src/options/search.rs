@@ -1,7 +1,7 @@
 //! Flags of a search for a capacity.
 
 use anyhow::bail;
-use harness::model::LatencyLimit;
+use harness::record::LatencyLimit;
 use harness::spec::units::{Share, Time, time_above_0};
 
 /// Defaults of a search.

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use clap::Args;
-use harness::model::{LatencyLimit, SearchGoal};
 use harness::plan::grid::{self, GridValues};
+use harness::record::{LatencyLimit, SearchGoal};
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Rate, Share, Size, Time, UnitError, Work, count};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 
 use crate::cases::{Cases, case};
 use crate::common::{ROOT, assert_interleaved, muxbench, prepared};

@@ -11,7 +11,7 @@ use crate::common::{
     ExternalServer, ROOT, TIMEOUT, assert_interleaved, eventually, exchange, is_alive, muxbench, persistent_command,
     prepared, skipped, text,
 };
-use harness::model::{TrialRecord, VerdictKind};
+use harness::record::{TrialRecord, VerdictKind};
 use harness::spec::Experiment;
 use harness::spec::units::Time;
 use load::config::{Pacing, Schedule};

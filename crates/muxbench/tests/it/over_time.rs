@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cases::{Cases, case};
 use crate::common::{Serve, muxbench};
-use harness::model::TrialRecord;
+use harness::record::TrialRecord;
 
 /// Flags of trials that take half a second. A client that spins would take CPU time from other tests.
 const SMALL: &[&str] = &[

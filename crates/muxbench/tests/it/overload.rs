@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cases::{Cases, case};
 use crate::common::muxbench;
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 use serde_json::Value;
 
 /// Flags of an overload of a second. A client that spins would take CPU time from other tests.

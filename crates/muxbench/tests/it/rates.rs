@@ -199,7 +199,7 @@ fn search_out_of_time_resumes_up_to_its_highest_rate() {
     let whole = json(&run(folder.path(), &[&resume[..], &["--time-max", "20s", "--json"]].concat(), &[0, 3]));
     let resumed = stored();
     assert!(resumed.records.len() > 1, "the search continues");
-    let harness::model::Strategy::Capacity(question) = resumed.header.strategy else { panic!("the run is a search") };
+    let harness::record::Strategy::Capacity(question) = resumed.header.strategy else { panic!("the run is a search") };
     assert_eq!(question.time_max_ns, 20_000_000_000, "the new time limit is stored");
     let row = &whole["capacity"]["rows"][0];
     // Only a machine that is too busy for 200 requests/s ends the search in another way.

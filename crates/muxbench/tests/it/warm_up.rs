@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::{Run, TrialRecord, VerdictKind};
 
 use crate::cases::{Cases, case};
 use crate::common::{ExternalServer, ROOT, assert_interleaved, muxbench, prepared, skipped, text};

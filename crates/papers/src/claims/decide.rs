@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use harness::model::{Run, VerdictKind};
+use harness::record::{Run, VerdictKind};
 use harness::spec::units::Cpus;
 use stats::Interval;
 use stats::ratio::ratio_of_peaks;

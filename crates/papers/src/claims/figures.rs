@@ -1,11 +1,11 @@
 //! The values of a metric for each architecture and workload, one per repeat.
 
-use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use stats::{Estimate, Interval, Ratio, Repeat};
 
 use super::{Dimension, Metric};
 use crate::queue;
-use harness::model::figures::{RunFigures, heat};
+use harness::record::figures::{RunFigures, heat};
 use report::model::deviation::DeviationOf;
 use report::plot::chart::Point;
 use report::plot::plot_data::estimate;

@@ -9,7 +9,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use harness::model::{Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadReport;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use stats::Interval;
 use crate::queue;
 pub use decide::check;
 pub use figures::points;
-use harness::model::figures::{Figure, Percentile};
+use harness::record::figures::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::format;

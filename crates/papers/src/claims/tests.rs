@@ -1,4 +1,4 @@
-use harness::model::Run;
+use harness::record::Run;
 
 use super::*;
 use report::model::deviation::TrialDeviation;

@@ -1,6 +1,6 @@
 //! Figure 2: the cumulative distribution of send deviations.
 
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::{Run, TrialRecord, VerdictKind};
 use load::config::Schedule;
 use report::format;
 use report::model::deviation::{self, DeviationOf, TrialDeviation};

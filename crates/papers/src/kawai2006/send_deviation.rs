@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::spec::units::Share;
 use load::config::Schedule;
 use report::format;

@@ -1,6 +1,6 @@
 //! The paper's architectures and traffic; Tables 3 and 4: service time.
 
-use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use harness::spec::transport::Transport;
 use harness::spec::units::Share;
 use load::config::Schedule;

@@ -1,7 +1,7 @@
 //! The tables of a run, as text, JSON and CSV.
 
 use anyhow::bail;
-use harness::model::{Run, Trial, Workload};
+use harness::record::{Run, Trial, Workload};
 use load::config::Schedule;
 use report::export::csv::of_records;
 use report::model::deviation::DeviationOf;

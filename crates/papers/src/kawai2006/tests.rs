@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use harness::model::{TrialRecord, VerdictKind, Workload};
+use harness::record::{TrialRecord, VerdictKind, Workload};
 use load::config::Schedule;
 use wire::ServiceSpec;
 

@@ -6,7 +6,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use harness::model::{Run, Trial, VerdictKind};
+use harness::record::{Run, Trial, VerdictKind};
 use harness::spec::tls::Tls;
 use load::config::{RateProfile, Trace};
 use server::Accept;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::iter::repeat_n;
 use std::sync::{LazyLock, Mutex};
 
-use harness::model::{Trial, VerdictKind, Workload};
+use harness::record::{Trial, VerdictKind, Workload};
 use load::config::Schedule;
 use stats::Histogram;
 use testkit::{Sessions, Threads, Values};

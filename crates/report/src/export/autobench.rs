@@ -116,7 +116,7 @@ pub fn tsv(sweep: &Sweep) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Workload;
+    use harness::record::Workload;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Run, Trial, TrialRecord};
+use harness::record::{Run, Trial, TrialRecord};
 use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers;
 use harness::spec::stall::Stall;
@@ -220,7 +220,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put("network", workload.network.as_ref().map(ToString::to_string));
     row.put("network_round_trip_p50_ns", network.map(|it| it.round_trip_p50_ns));
     row.put("network_round_trip_p99_ns", network.map(|it| it.round_trip_p99_ns));
-    row.put("network_lost_share", network.map(harness::model::network::Measured::loss));
+    row.put("network_lost_share", network.map(harness::record::network::Measured::loss));
     // Readers may know columns by their position, so further ones are the last.
     let options = serve.map(|serve| serve.datagrams).filter(|_| workload.service.ports().is_some());
     row.put("stall", serve.and_then(|serve| serve.stall).map(|stall| Stall(stall).to_string()));

@@ -1,6 +1,6 @@
 //! A run as JSON. Histograms are base64 of the HdrHistogram V2 (deflate) format.
 
-use harness::model::{Run, RunHeader, TrialRecord};
+use harness::record::{Run, RunHeader, TrialRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 

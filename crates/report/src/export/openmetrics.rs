@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::strategy::search::CapacityBound;
 use load::LoadReport;
 use load::report::Measured;

@@ -1,6 +1,6 @@
 //! Two runs side by side as CSV.
 
-use harness::model::Workload;
+use harness::record::Workload;
 
 use super::csv::{CsvRow, of_rows};
 use crate::model::run_diff::{Change, Pair, RunDiff, SideFigures};

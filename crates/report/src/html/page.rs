@@ -1,7 +1,7 @@
 //! The page of a run.
 
 use askama::Template;
-use harness::model::{Bound, Check, Run, TrialRecord};
+use harness::record::{Bound, Check, Run, TrialRecord};
 use serde_json::{Value, json};
 
 use super::frame::{Drawing, Frame};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use harness::model::Run;
+use harness::record::Run;
 
 use super::*;
 use crate::model::Summary;

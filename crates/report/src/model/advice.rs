@@ -1,7 +1,7 @@
 //! The answer of a race: the best architecture for an objective, why it wins, and the traffic under which it does not.
 
-use harness::model::figures::{Figure, Percentile, RunFigures};
-use harness::model::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
+use harness::record::figures::{Figure, Percentile, RunFigures};
+use harness::record::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
 use harness::strategy::until::elapsed_ns;
@@ -168,7 +168,7 @@ impl AdviceReport {
 }
 
 fn objective(goal: &AdviseGoal) -> String {
-    let word = |it: &harness::model::AdviseWeight| match it.weight {
+    let word = |it: &harness::record::AdviseWeight| match it.weight {
         1.0 => it.figure.name().to_owned(),
         weight => format!("{}*{weight}", it.figure.name()),
     };

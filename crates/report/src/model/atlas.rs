@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use harness::model::{Run, Workload};
+use harness::record::{Run, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Ratio;
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn objectives_have_their_own_maps() {
         let mut other = race(30, 40, 200.0);
-        if let harness::model::Strategy::Advise(goal) = &mut other.header.strategy {
+        if let harness::record::Strategy::Advise(goal) = &mut other.header.strategy {
             goal.limits.clear();
         }
         let mut builder = AtlasBuilder::default();

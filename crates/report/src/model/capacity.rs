@@ -1,6 +1,6 @@
 //! The highest rate, or the most connections, at which each architecture meets the limits of a search.
 
-use harness::model::{ProbeResult, Run, SearchGoal, Strategy, Varied, Workload};
+use harness::record::{ProbeResult, Run, SearchGoal, Strategy, Varied, Workload};
 use harness::strategy;
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;

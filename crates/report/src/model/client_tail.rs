@@ -1,7 +1,7 @@
 //! Quantiles that the server may not have caused. If the client sent too many requests late, its own bursts may have caused the slow
 //! responses, and so may bursts of the kernel's memory monitors. Reports mark such quantiles and conclude nothing from them.
 
-use harness::model::TrialRecord;
+use harness::record::TrialRecord;
 use load::LoadReport;
 use load::report::LateSends;
 use stats::Distribution;

@@ -1,6 +1,6 @@
 //! The conclusion in a sentence: the best architecture for this traffic, its lead, and the certainty.
 
-use harness::model::{Run, VerdictKind};
+use harness::record::{Run, VerdictKind};
 use harness::spec::units::Share;
 use stats::{Estimate, Family, Ratio, Repeat};
 
@@ -228,7 +228,7 @@ fn tail(ranked: &[&Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Run;
+    use harness::record::Run;
     use harness::spec::interleave::Interleave;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Run, TrialRecord, VerdictKind, Workload};
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Deviation, deviation};

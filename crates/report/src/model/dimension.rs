@@ -1,6 +1,6 @@
 //! The dimensions in which workloads differ. Tables, figures and claims show curves along one dimension.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use harness::spec::units::{Share, Size};
 use wire::ServiceSpec;
 

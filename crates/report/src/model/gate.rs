@@ -1,6 +1,6 @@
 //! The result of a gate: whether the new build of a server is slower than the old one, and by how much.
 
-use harness::model::{GateFigure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind, commands};
+use harness::record::{GateFigure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind, commands};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
@@ -331,7 +331,7 @@ pub(crate) fn signed(change: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Verdict;
+    use harness::record::Verdict;
 
     use super::*;
 

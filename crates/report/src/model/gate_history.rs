@@ -1,7 +1,7 @@
 //! Many gates: the change of each figure from gate to gate, and where it shifted.
 
 use anyhow::Context;
-use harness::model::GateFigure;
+use harness::record::GateFigure;
 use harness::strategy::gate::GateOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

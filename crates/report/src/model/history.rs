@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::model::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
 use harness::strategy::advise;
 use load::report::LateSends;
 use schemars::JsonSchema;

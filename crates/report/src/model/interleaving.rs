@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Trial, TrialRecord};
+use harness::record::{Trial, TrialRecord};
 use load::report::SliceReport;
 
 use super::row::Row;
@@ -75,7 +75,7 @@ fn because<'a>(mut records: impl Iterator<Item = &'a TrialRecord>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Run;
+    use harness::record::Run;
 
     use crate::model::Summary;
 

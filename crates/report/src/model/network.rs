@@ -1,6 +1,6 @@
 //! The conditions of a network in sentences.
 
-use harness::model::network::NetworkReport;
+use harness::record::network::NetworkReport;
 
 use crate::format;
 
@@ -50,7 +50,7 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use harness::model::network::{Applied, Links, Means, Measured, RelayCounts};
+    use harness::record::network::{Applied, Links, Means, Measured, RelayCounts};
 
     use super::*;
 

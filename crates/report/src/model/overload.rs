@@ -1,6 +1,6 @@
 //! Servers beyond their capacity: goodput before, during and after a pulse of load, and the time to recover.
 
-use harness::model::{OverloadGoal, Run, Strategy, TrialRecord, VerdictKind, Workload};
+use harness::record::{OverloadGoal, Run, Strategy, TrialRecord, VerdictKind, Workload};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::overload::{OverloadState, contestants};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::{Trial, VerdictKind, Workload};
+use harness::record::{Trial, VerdictKind, Workload};
 use load::report::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::figures::{Figure, Percentile, RunFigures};
-use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::figures::{Figure, Percentile, RunFigures};
+use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::config::Phases;
 use schemars::JsonSchema;
 use serde::Serialize;

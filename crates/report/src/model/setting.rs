@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::model::{RunHeader, Trial};
+use harness::record::{RunHeader, Trial};
 use serde::Serialize;
 use serde_json::Value;
 

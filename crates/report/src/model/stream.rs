@@ -1,6 +1,6 @@
 //! Statistics of streams: bandwidth, fairness, and the cost for the server.
 
-use harness::model::{TrialRecord, Workload, rates};
+use harness::record::{TrialRecord, Workload, rates};
 use load::report::PARTS;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use harness::model::figures::{Figure, Percentile, RunFigures, heat, metric};
-use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::record::figures::{Figure, Percentile, RunFigures, heat, metric};
+use harness::record::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
 use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured, TlsReport};
@@ -438,7 +438,7 @@ fn rank(rows: &mut [Row], more_is_better: bool) {
 #[cfg(test)]
 mod tests {
     use VerdictKind::*;
-    use harness::model::Check;
+    use harness::record::Check;
     use stats::Repeat;
     use testkit::verdict_with as with;
 

@@ -1,6 +1,6 @@
 //! A sweep: the figures of each architecture at each rate.
 
-use harness::model::{Run, Strategy, TrialRecord, VerdictKind, Workload};
+use harness::record::{Run, Strategy, TrialRecord, VerdictKind, Workload};
 use load::LoadReport;
 use load::report::{Errors, LateSends, PARTS};
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! Pairs that a run left undecided, and the command that decides them.
 
-use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, Workload};
+use harness::record::{Run, RunHeader, Strategy, Trial, TrialOutcome, Workload};
 use harness::strategy::{self, until};
 use load::LoadConfig;
 use stats::sequential::Decision;

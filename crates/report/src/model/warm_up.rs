@@ -1,6 +1,6 @@
 //! The warm-ups of external servers, in words.
 
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::{Run, TrialRecord, VerdictKind};
 
 use crate::list::{distinct, ends};
 
@@ -30,7 +30,7 @@ fn of_server(run: &Run, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::{Bound, Check, WarmUp};
+    use harness::record::{Bound, Check, WarmUp};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The order of workloads, and their descriptions in words.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use harness::spec::profile::Profile;
 use harness::spec::units::{Share, Size, Sizes, Think, Time, Work};
 use load::config::{HttpTarget, Popularity, Schedule};

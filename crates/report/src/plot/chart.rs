@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 

@@ -1,6 +1,6 @@
 //! Figures of the history of a gate: a panel for each pair of builds and workload, with the gates along the horizontal axis.
 
-use harness::model::GateFigure;
+use harness::record::GateFigure;
 
 use crate::list::{distinct, ends};
 use crate::model::gate_history::{GateHistory, GateSeries};

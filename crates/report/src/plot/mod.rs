@@ -21,7 +21,7 @@ pub mod trends;
 
 use chart::Chart;
 use figures::{FIGURES, FigureSpec};
-use harness::model::Run;
+use harness::record::Run;
 use plot_data::PlotData;
 
 use crate::model::Summary;

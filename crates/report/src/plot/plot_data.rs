@@ -1,6 +1,6 @@
 //! The data of figures: a run's summary along a dimension of its workloads, and the trials of each row.
 
-use harness::model::{Run, TrialRecord, Workload};
+use harness::record::{Run, TrialRecord, Workload};
 use stats::{Distribution, Ratio};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};

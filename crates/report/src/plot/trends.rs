@@ -1,6 +1,6 @@
 //! Figures of trends: a panel for each traffic and host, with the runs along the horizontal axis.
 
-use harness::model::GateFigure;
+use harness::record::GateFigure;
 use stats::{Estimate, Interval};
 
 use crate::list::distinct;

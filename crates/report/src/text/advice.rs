@@ -51,7 +51,7 @@ fn line(change: &AdviceChange, medium: Medium) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::{Strategy, VerdictKind};
+    use harness::record::{Strategy, VerdictKind};
     use load::config::Schedule;
 
     use super::*;

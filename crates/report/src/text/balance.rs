@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn balance_of_network_threads_is_rendered() {
         let mut run = testkit::run();
-        let text = |run: &harness::model::Run| cost::render(&Summary::of(run), 100.into());
+        let text = |run: &harness::record::Run| cost::render(&Summary::of(run), 100.into());
         assert!(!text(&run).contains("Balance"), "no row has several network threads");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             let figures = |(connections, cpu_ns)| ThreadFigures { connections, assigned: 3, cpu_ns };

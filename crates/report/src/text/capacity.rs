@@ -1,6 +1,6 @@
 //! The searches of a run for the highest rate or the most connections, side by side.
 
-use harness::model::{LatencyLimit, Run, SearchGoal, Varied};
+use harness::record::{LatencyLimit, Run, SearchGoal, Varied};
 use harness::strategy::search::{CapacityBound, SearchEnd};
 
 use super::host::host;
@@ -148,7 +148,7 @@ fn advice(row: &Search) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Strategy;
+    use harness::record::Strategy;
     use load::report::LateSends;
 
     use super::*;

@@ -285,7 +285,7 @@ mod tests {
         assert!(tail_ns > 3_500.0, "{tail_ns}");
         assert_eq!(breakdown.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
         let mut late = run.clone();
-        let share = |run: &harness::model::Run| {
+        let share = |run: &harness::record::Run| {
             let breakdown = Summary::of(run).comparisons[0].rows[0].breakdown.clone().unwrap();
             (breakdown.run_delay_ns_per_request, breakdown.run_delay_share_of_tail)
         };

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn csv_without_trials_has_its_heading() {
         let mut run = testkit::kawai2006_run();
-        let of = |run: &harness::model::Run| csv(&Deviations::of(run, &mut testkit::sends_of(run)));
+        let of = |run: &harness::record::Run| csv(&Deviations::of(run, &mut testkit::sends_of(run)));
         let full = of(&run);
         run.records.clear();
         assert_eq!(of(&run).lines().collect::<Vec<_>>(), [full.lines().next().unwrap()]);

@@ -1,6 +1,6 @@
 //! The history of a gate as text.
 
-use harness::model::GateFigure;
+use harness::record::GateFigure;
 
 use super::curves;
 use super::medium::Medium;

@@ -1,7 +1,7 @@
 //! The host and the settings of a run.
 
 use harness::host::interrupts;
-use harness::model::{Run, Strategy, Trial};
+use harness::record::{Run, Strategy, Trial};
 use harness::spec::transport::Transport;
 
 use crate::format;

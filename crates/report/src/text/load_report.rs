@@ -1,6 +1,6 @@
 //! A load report in a line.
 
-use harness::model::Verdict;
+use harness::record::Verdict;
 use load::LoadReport;
 use load::report::{ClosedReport, DatagramReport, GoodputReport, StreamReport};
 

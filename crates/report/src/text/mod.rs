@@ -42,7 +42,7 @@ pub mod sweep;
 pub mod table;
 pub mod tail_mark;
 
-use harness::model::Run;
+use harness::record::Run;
 pub use medium::{Medium, Terminal};
 
 use crate::model::{AdviceReport, Capacities, GateReport, Overloads, Sweep};

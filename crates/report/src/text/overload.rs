@@ -1,6 +1,6 @@
 //! Servers beyond their capacity, as text.
 
-use harness::model::Run;
+use harness::record::Run;
 
 use super::host::host;
 use super::medium::Medium;

@@ -30,7 +30,7 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
         ]
     }));
     let mut text = vec![medium.table(&table)];
-    let commands = harness::model::commands(&plan.trials);
+    let commands = harness::record::commands(&plan.trials);
     if !commands.is_empty() {
         text.push(String::new());
         text.push(medium.prose("Commands, which `run` starts only with --allow-exec:"));

@@ -1,6 +1,6 @@
 //! A run's ranking as text.
 
-use harness::model::{Run, Workload};
+use harness::record::{Run, Workload};
 use load::report::{Hardware, HttpReport, LateSends};
 use stats::Distribution;
 

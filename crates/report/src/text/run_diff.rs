@@ -1,6 +1,6 @@
 //! Two runs side by side as text.
 
-use harness::model::Workload;
+use harness::record::Workload;
 use load::config::Phases;
 
 use super::medium::Medium;

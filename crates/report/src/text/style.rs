@@ -1,6 +1,6 @@
 //! Colours of reports. A report marks its text, and the program replaces the marks after it has escaped control characters.
 
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 
 /// A meaning that a terminal shows as a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A sweep as text: a row for each step, and the response time against the rate.
 
-use harness::model::{Run, VerdictKind};
+use harness::record::{Run, VerdictKind};
 
 use super::curves::{self, Line};
 use super::host::host;

@@ -106,7 +106,7 @@ fn cause(names: &str, late: Option<&LateSends>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::model::Run;
+    use harness::record::Run;
 
     use super::*;
     use crate::format;

@@ -6,7 +6,7 @@ use server::ServerSpec;
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
-use crate::model::{LatencyLimit, Run, SearchGoal, Strategy, Varied, VerdictKind};
+use crate::record::{LatencyLimit, Run, SearchGoal, Strategy, Varied, VerdictKind};
 use crate::spec::interleave::Interleave;
 use crate::spec::presets;
 use crate::{plan, store};

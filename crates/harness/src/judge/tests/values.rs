@@ -199,7 +199,7 @@ fn limits_of_a_lab_follow_from_its_conditions() {
     let report = NetworkReport {
         applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None },
         setup_ns: 1,
-        measured: crate::model::network::Measured {
+        measured: crate::record::network::Measured {
             lost: 40,
             bandwidth_bits_per_s: Some([99e6, 98e6]),
             ..measured_network()

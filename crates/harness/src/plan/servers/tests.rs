@@ -244,6 +244,6 @@ fn configuration_file_is_read_into_the_plan() {
     std::fs::write(&template, "listen {port}").unwrap();
     let plan = planned(&text).unwrap();
     assert!(plan.trials[0].serve.needs_dir());
-    let shown = crate::model::commands(&plan.trials).join("\n");
+    let shown = crate::record::commands(&plan.trials).join("\n");
     assert!(shown.starts_with("exec:it: sh {config} (with it.conf)"), "{shown}");
 }

@@ -5,7 +5,7 @@ use stats::repeats::ALPHA_OF_SIDE;
 
 use super::part::Out;
 use super::race::{MARGIN, State};
-use crate::model::{AdviseGoal, GateFigure, Trial};
+use crate::record::{AdviseGoal, GateFigure, Trial};
 use crate::spec::Candidate;
 
 /// The contestants that race under changed traffic: the winner and the next best ones.

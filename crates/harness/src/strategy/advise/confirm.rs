@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::choice::Choice;
-use crate::model::{AdviseGoal, Trial};
+use crate::record::{AdviseGoal, Trial};
 use crate::spec::units::Time;
 use crate::spec::{Candidate, Experiment, Server};
 

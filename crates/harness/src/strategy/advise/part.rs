@@ -7,9 +7,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stats::Histogram;
 use stats::race::{Fit, Noise, Race, Score, Standing};
 
-use crate::model::figures::repeats_of_times;
-use crate::model::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::{self, duration_ns};
+use crate::record::figures::repeats_of_times;
+use crate::record::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::strategy::separate::must_stay_separate;
 use crate::strategy::until::elapsed_ns;
 

@@ -4,7 +4,7 @@ use stats::race::{Fit, Limit, Noise, Race};
 use stats::repeats;
 
 use super::part::{Out, Part, planned_ns};
-use crate::model::{AdviseGoal, AdviseLimit, TrialOutcome};
+use crate::record::{AdviseGoal, AdviseLimit, TrialOutcome};
 
 /// Contestants whose ratio is known to be within this distance of 1 are equal in practice.
 pub(super) const MARGIN: f64 = 0.02;

@@ -5,8 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 use crate::host::Host;
-use crate::model::{AdviseLimit, AdviseWeight, Workload};
 use crate::plan::plan;
+use crate::record::{AdviseLimit, AdviseWeight, Workload};
 use crate::spec::Experiment;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -58,7 +58,7 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
                 elapsed_ns: u64::from(contestants) * SECOND_NS,
                 is_past: values[0].is_none(),
                 contestants,
-                heat: crate::model::figures::heat(trial),
+                heat: crate::record::figures::heat(trial),
                 metric: None,
                 times: None,
                 values: values.into(),

@@ -9,8 +9,8 @@ use stats::sequential::level;
 
 use super::part::Part;
 use crate::host::Host;
-use crate::model::{AdviseGoal, AdvisePart, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::plan::{self, Plan};
+use crate::record::{AdviseGoal, AdvisePart, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::spec::units::{Rate, Share, Size, Sizes, Work};
 use crate::spec::{Experiment, OneOrMany, Service};
 

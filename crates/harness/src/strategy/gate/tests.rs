@@ -1,7 +1,7 @@
 use super::*;
 use crate::host::Host;
-use crate::model::Strategy;
 use crate::plan::plan;
+use crate::record::Strategy;
 use crate::spec::Experiment;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -4,7 +4,7 @@ use rand::RngExt;
 
 use super::*;
 use crate::judge;
-use crate::model::{Check, LatencyLimit, Strategy, Verdict};
+use crate::record::{Check, LatencyLimit, Strategy, Verdict};
 use crate::spec::OneOrMany;
 use crate::spec::units::Rate;
 

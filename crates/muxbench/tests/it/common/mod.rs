@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::model::Run;
+use harness::record::Run;
 use harness::store::Store;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;

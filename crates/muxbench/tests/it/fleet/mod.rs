@@ -9,8 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
 use crate::common::{self, assert_interleaved, children_of, eventually, muxbench, prepared, sampled_trials, skipped};
-use harness::model::network::Links;
-use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::record::network::Links;
+use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 

@@ -72,7 +72,7 @@ fn failed_run(folder: &Path, experiment: &str) {
     let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
     let host = harness::host::detect();
     let plan = harness::plan::plan(&quick, &host).unwrap();
-    let header = harness::model::RunHeader {
+    let header = harness::record::RunHeader {
         interleave: harness::spec::interleave::Interleave::Never,
         name: experiment.into(),
         muxbench: env!("CARGO_PKG_VERSION").into(),
@@ -81,7 +81,7 @@ fn failed_run(folder: &Path, experiment: &str) {
         experiment: experiment.into(),
         seed: plan.seed,
         trials: plan.trials,
-        strategy: harness::model::Strategy::Whole,
+        strategy: harness::record::Strategy::Whole,
         host: host.facts,
         placement: plan.placement,
         idle_cpus_poll: false,
@@ -89,12 +89,12 @@ fn failed_run(folder: &Path, experiment: &str) {
     };
     let store = harness::store::Store::create(folder, &header).unwrap();
     for trial in &header.trials {
-        let verdict = harness::model::Verdict {
-            kind: harness::model::VerdictKind::Failed,
+        let verdict = harness::record::Verdict {
+            kind: harness::record::VerdictKind::Failed,
             reason: "failed in a test".into(),
             checks: Vec::new(),
         };
-        let record = harness::model::TrialRecord {
+        let record = harness::record::TrialRecord {
             trial: trial.clone(),
             started_at: header.started_at.clone(),
             elapsed_ns: 1,
@@ -260,14 +260,14 @@ fn until_decides_pairs_or_prints_how_to_continue() {
     let more = ["--placebo", "--until", "20%", "--budget", "3s", "--output", "here"];
     let out = text(&measure(folder.path(), &[&SMALL[..at], &SMALL[at + 2..], &more].concat()).stdout);
     let stored = harness::store::read(&folder.path().join("here")).unwrap();
-    assert_eq!(stored.header.strategy, harness::model::Strategy::Until { margin: 0.2, time_max_ns: 3_000_000_000 });
+    assert_eq!(stored.header.strategy, harness::record::Strategy::Until { margin: 0.2, time_max_ns: 3_000_000_000 });
     assert_interleaved(&stored);
     let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
     let rows = report["summary"]["comparisons"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     measure(folder.path(), &["compare", "--resume", "here", "--budget", "4s", "--quiet"]);
     let resumed = harness::store::read(&folder.path().join("here")).unwrap().header;
-    assert_eq!(resumed.strategy, harness::model::Strategy::Until { margin: 0.2, time_max_ns: 4_000_000_000 });
+    assert_eq!(resumed.strategy, harness::record::Strategy::Until { margin: 0.2, time_max_ns: 4_000_000_000 });
     // On a busy machine most trials may be invalid.
     if rows.iter().any(|row| row["verdict"] != "valid") {
         return;

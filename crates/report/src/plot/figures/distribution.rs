@@ -1,6 +1,6 @@
 //! Distributions of service time, up to five nines.
 
-use harness::model::VerdictKind;
+use harness::record::VerdictKind;
 use stats::Histogram;
 
 use crate::format;

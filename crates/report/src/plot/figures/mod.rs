@@ -5,7 +5,7 @@ mod over_window;
 mod overload;
 mod ranking;
 
-use harness::model::Workload;
+use harness::record::Workload;
 
 use super::chart::{Chart, Form, Shape};
 use super::plot_data::{Dimension, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};

@@ -1,6 +1,6 @@
 //! Histories of constructed runs.
 
-use harness::model::{Run, Trial, VerdictKind};
+use harness::record::{Run, Trial, VerdictKind};
 use harness::spec::Candidate;
 use harness::spec::candidate::UNNAMED_TARGET;
 use load::config::Slices;

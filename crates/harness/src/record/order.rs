@@ -3,7 +3,7 @@
 use load::LoadConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::model::Trial;
+use crate::record::Trial;
 
 /// The order for a `load` process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
