@@ -12,8 +12,8 @@ use super::impossible::{self, Impossible};
 use super::setup::{self, Compared};
 use super::{Paper, Part, points, queue};
 use crate::claims::{self, CheckedClaim};
-use report::model::deviation::{self, DeviationOf, SendsOf};
-use report::model::{self, Summary};
+use report::analysis::deviation::{self, DeviationOf, SendsOf};
+use report::analysis::{self, Summary};
 use report::plot::chart::Chart;
 use report::text::Medium;
 
@@ -214,7 +214,7 @@ impl PaperComparison {
             chart: chart.clone(),
         };
         PaperExport {
-            format: model::FORMAT,
+            format: analysis::FORMAT,
             paper: self.paper.name,
             tables: tables.as_object().cloned().unwrap_or_default(),
             figures: (!matches!(self.part, Part::Table(_))).then(|| self.figures.iter().map(figure).collect()),

@@ -5,10 +5,10 @@ use load::config::Popularity;
 use stats::Estimate;
 
 use crate::queue;
-use report::model::Summary;
-use report::model::deviation::DeviationOf;
-use report::model::dimension::Dimension;
-use report::model::summary::Row;
+use report::analysis::Summary;
+use report::analysis::deviation::DeviationOf;
+use report::analysis::dimension::Dimension;
+use report::analysis::summary::Row;
 use report::plot::chart::{
     Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise, points,
 };

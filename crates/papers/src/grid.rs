@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::figure::positions;
 use crate::points::place;
+use report::analysis::deviation::SHARES;
 use report::export::csv::of_records;
 use report::format;
-use report::model::deviation::SHARES;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use report::text::{Medium, table, tail_mark};
 

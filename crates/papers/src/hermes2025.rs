@@ -14,7 +14,7 @@ use crate::claims::{
 };
 use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, with_levels};
 use crate::setup::{self, Setting};
-use report::model::deviation::DeviationOf;
+use report::analysis::deviation::DeviationOf;
 
 /// The accept strategies.
 pub(super) const ALL: &[&str] = &["exclusive", "reuseport", "reuseport-least", "hermes"];

@@ -27,7 +27,7 @@ mod welsh2001;
 use anyhow::Context;
 use harness::record::Run;
 use load::LoadConfig;
-use report::model::deviation::DeviationOf;
+use report::analysis::deviation::DeviationOf;
 
 use claims::Claim;
 pub use comparison::{PaperComparison, PaperExport};

@@ -15,9 +15,9 @@ use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, pub
 use crate::grid::{self, Grid, GridRow, PaperTable, PaperTables};
 use crate::queue;
 use crate::setup::{self, Setting};
+use report::analysis::deviation::DeviationOf;
+use report::analysis::sweep::{Curve, Sweep};
 use report::export::autobench;
-use report::model::deviation::DeviationOf;
-use report::model::sweep::{Curve, Sweep};
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
 const EXAMPLE: &str = include_str!("maharjan2012-autobench.csv");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::html::Origin;
-use report::model::deviation::{self, SendsOf};
+use report::analysis::deviation::{self, SendsOf};
 use report::plot::chart::{Series, Shape};
 use report::plot::svg;
 use report::text::Medium;

@@ -6,7 +6,7 @@ use wire::stream::Stream;
 use crate::claims::{BANDWIDTH_OF_CPU, Claim, Dimension, GIGABYTE, Is, NEAR, RATE, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
 use crate::setup::{self, Setting};
-use report::model::summary::Row;
+use report::analysis::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
 /// The largest factor of change in a graph that is "essentially flat".

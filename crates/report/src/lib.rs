@@ -3,21 +3,21 @@
 //! # Layers
 //! Each layer uses only the layers listed before it.
 //! - [`mod@format`] writes numbers with their units
-//! - [`model`] has the statistics and the conclusions of runs, as plain data
+//! - [`analysis`] has the statistics and the conclusions of runs, as plain data
 //! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG
 //! - [`html`] makes pages
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod export;
 pub mod format;
 pub mod html;
 mod list;
-pub mod model;
 pub mod plot;
 pub mod text;
 
-pub use model::{AdviceReport, Atlas, Capacities, GateReport, Overloads, RunDiff, Summary, Sweep};
+pub use analysis::{AdviceReport, Atlas, Capacities, GateReport, Overloads, RunDiff, Summary, Sweep};
 pub use text::{Medium, render};
 
 #[cfg(test)]

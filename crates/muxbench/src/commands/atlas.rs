@@ -14,8 +14,8 @@ use harness::spec::units::{Rate, Time, time_above_0};
 use harness::store;
 use harness::strategy::advise::{self, variations};
 use process::stop::Stop;
-use report::model::atlas::AtlasBuilder;
-use report::model::workload::title;
+use report::analysis::atlas::AtlasBuilder;
+use report::analysis::workload::title;
 use report::{AdviceReport, Atlas, html, text};
 
 use super::advise::window;

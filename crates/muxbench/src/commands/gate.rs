@@ -14,7 +14,7 @@ use harness::record::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, Tria
 use harness::spec::units::{Rate, Share, Time, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::gate::{GateOutcome, REPEATS_MAX, repeat_ns};
-use report::model::gate_history::{GateEntry, GateHistory};
+use report::analysis::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
 use stats::excess::REPEATS_MIN;
 
@@ -217,7 +217,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     args.execution.format.print(&report, text::gate::render)?;
     if !args.execution.format.json {
         if args.execution.explain {
-            let summary = report::model::Summary::of(&run);
+            let summary = report::analysis::Summary::of(&run);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
         let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());

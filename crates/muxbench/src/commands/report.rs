@@ -11,9 +11,9 @@ use harness::store;
 use harness::strategy::advise;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
-use report::model::deviation::{Deviations, INTERLEAVED};
-use report::model::gate_history::GateHistory;
-use report::model::history;
+use report::analysis::deviation::{Deviations, INTERLEAVED};
+use report::analysis::gate_history::GateHistory;
+use report::analysis::history;
 use report::plot::{Drawn, gate_history, trends};
 use report::{Overloads, RunDiff, export, format, html, text};
 
@@ -140,7 +140,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     }
     let path = |name: &str| args.html.clone().map(|file| file.unwrap_or_else(|| folder.join(name)));
     let mut sends_of = |trial| send_times(folder, &run, trial);
-    let summary = || report::model::Summary::of(&run);
+    let summary = || report::analysis::Summary::of(&run);
     if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
         let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
         let comparison = PaperComparison::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;

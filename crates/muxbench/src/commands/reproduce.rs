@@ -12,8 +12,8 @@ use harness::spec::{Experiment, presets};
 use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
+use report::analysis::deviation::SendsOf;
 use report::format;
-use report::model::deviation::SendsOf;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::print_places;

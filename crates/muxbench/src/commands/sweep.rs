@@ -11,8 +11,8 @@ use harness::record::Strategy;
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rates, Time, count};
 use harness::store;
+use report::analysis::Sweep;
 use report::export::autobench;
-use report::model::Sweep;
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;

@@ -22,7 +22,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         let medium = args.format.medium();
         output::print(&report::text::render(run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
+            output::print(&format!("\n{}", report::text::cost::render(&report::analysis::Summary::of(run), medium)))?;
         }
         let mut places = format!("Results: {folder} (as a page with figures: muxbench report {folder} --html)\n");
         if matches!(run.header.strategy, Strategy::Capacity(_)) {

@@ -183,7 +183,7 @@ impl Sandbox {
             store(&self.folder.path().join(name), &run);
         }
         let gate = report::GateReport::of(&testkit::gate_run(100)).unwrap();
-        let entry = report::model::gate_history::GateEntry::new(&gate, Some("build-16"));
+        let entry = report::analysis::gate_history::GateEntry::new(&gate, Some("build-16"));
         fs::write(self.folder.path().join("gate.jsonl"), serde_json::to_string(&entry).unwrap() + "\n").unwrap();
     }
 

@@ -92,7 +92,7 @@ fn json_of_every_command_matches_its_schema() {
 
     let report = harness::store::read(&runs.join("gate")).unwrap();
     let report = report::GateReport::of(&report).unwrap();
-    let entry = report::model::gate_history::GateEntry::new(&report, Some("one"));
+    let entry = report::analysis::gate_history::GateEntry::new(&report, Some("one"));
     fs::write(runs.join("gates.jsonl"), serde_json::to_string(&entry).unwrap() + "\n").unwrap();
     write("gate-history", "one", &printed(&runs, "report gates.jsonl --json"));
 

@@ -9,9 +9,9 @@ use stats::ratio::ratio_of_peaks;
 
 use super::figures::{Cell, Found, cells};
 use super::{CheckedClaim, Claim, Dimension, Finding, Is, Metric, Outcome, PROPORTIONAL, STEP, Statement};
+use report::analysis::deviation::DeviationOf;
+use report::analysis::workload::title;
 use report::format;
-use report::model::deviation::DeviationOf;
-use report::model::workload::title;
 
 /// Checks `claims` against all runs of their paper.
 pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<CheckedClaim> {

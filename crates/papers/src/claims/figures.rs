@@ -6,7 +6,7 @@ use stats::{Estimate, Interval, Ratio, Repeat};
 use super::{Dimension, Metric};
 use crate::queue;
 use harness::record::figures::{RunFigures, heat};
-use report::model::deviation::DeviationOf;
+use report::analysis::deviation::DeviationOf;
 use report::plot::chart::Point;
 use report::plot::plot_data::estimate;
 
@@ -111,7 +111,9 @@ pub(super) fn cells(
         }
     }
     let rank = |cell: &Cell| queue::position(architectures, &cell.architecture);
-    cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::model::workload::order(&a.workload, &b.workload)));
+    cells.sort_by(|a, b| {
+        rank(a).cmp(&rank(b)).then_with(|| report::analysis::workload::order(&a.workload, &b.workload))
+    });
     cells
 }
 

@@ -21,11 +21,11 @@ pub use figures::points;
 use harness::record::figures::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
+use report::analysis::balance::Balance;
+use report::analysis::deviation::DeviationOf;
+pub use report::analysis::dimension::Dimension;
+use report::analysis::stream;
 use report::format;
-use report::model::balance::Balance;
-use report::model::deviation::DeviationOf;
-pub use report::model::dimension::Dimension;
-use report::model::stream;
 
 /// A claim of a paper.
 #[derive(Debug)]

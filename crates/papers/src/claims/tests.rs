@@ -1,7 +1,7 @@
 use harness::record::Run;
 
 use super::*;
-use report::model::deviation::TrialDeviation;
+use report::analysis::deviation::TrialDeviation;
 
 const ALL: fn(&Workload) -> bool = |_| true;
 

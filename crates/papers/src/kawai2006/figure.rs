@@ -2,8 +2,8 @@
 
 use harness::record::{Run, TrialRecord, VerdictKind};
 use load::config::Schedule;
+use report::analysis::deviation::{self, DeviationOf, TrialDeviation};
 use report::format;
-use report::model::deviation::{self, DeviationOf, TrialDeviation};
 use report::plot::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
 
 use super::send_deviation::Sends;

@@ -3,9 +3,9 @@
 use anyhow::bail;
 use harness::record::{Run, Trial, Workload};
 use load::config::Schedule;
+use report::analysis::deviation::DeviationOf;
 use report::export::csv::of_records;
-use report::model::deviation::DeviationOf;
-use report::{format, model};
+use report::{analysis, format};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::grid::{Grid, GridRow, PaperTables};
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Kawai2006 {
-    /// The format version: [`model::FORMAT`].
+    /// The format version: [`analysis::FORMAT`].
     format: u32,
     paper: &'static str,
     run: String,
@@ -56,7 +56,7 @@ impl Kawai2006 {
         }
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
-            format: model::FORMAT,
+            format: analysis::FORMAT,
             paper: "kawai2006",
             run: run.header.name.clone(),
             schedules,

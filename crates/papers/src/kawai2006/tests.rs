@@ -11,7 +11,7 @@ use super::tables::Kawai2006;
 use super::*;
 use crate::comparison::table_text;
 use crate::figure::Here;
-use report::model::deviation::kept;
+use report::analysis::deviation::kept;
 use report::text::Medium;
 
 fn here() -> Kawai2006 {
@@ -116,7 +116,7 @@ fn sends_of_invalid_trials_are_marked() {
     for record in run.records.iter_mut().filter(|record| is_mp(record)) {
         record.verdict.kind = VerdictKind::ClientLimited;
     }
-    let (runs, summaries) = ([run.clone()], [report::model::Summary::of(&run)]);
+    let (runs, summaries) = ([run.clone()], [report::analysis::Summary::of(&run)]);
     let here = Here { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
     let mut sends_of = testkit::sends_of(&run);
     let chart = figure::draw(&here, &mut [&mut kept(&mut sends_of)]).unwrap();

@@ -17,7 +17,7 @@ use testkit::Values;
 use super::*;
 use crate::claims::{CheckedClaim, Outcome};
 use crate::tests::{OfPapers, once, trials_mut};
-use report::model::deviation::{self, SendsOf};
+use report::analysis::deviation::{self, SendsOf};
 
 /// A factor on the values of a trial.
 type Factor<'a> = &'a dyn Fn(&Trial) -> f64;

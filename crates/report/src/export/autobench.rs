@@ -14,7 +14,7 @@ use harness::spec::units::Share;
 use load::report::Errors;
 
 use super::csv::{CsvRow, of_rows};
-use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
+use crate::analysis::sweep::{Curve, Step, StepFigures, Sweep};
 
 /// Autobench's columns with httperf's number of digits.
 pub const COLUMNS: [(&str, fn(&StepFigures) -> String); 9] = [

@@ -15,10 +15,10 @@ use serde_json::Value;
 use server::metrics::counters::Totals;
 use stats::Distribution;
 
+use crate::analysis::client_tail::{self, P1, P25, P50, P75, P90, P95, P99, P999, Quantile};
+use crate::analysis::stream::Streams;
+use crate::analysis::workload::over_time;
 use crate::format;
-use crate::model::client_tail::{self, P1, P25, P50, P75, P90, P95, P99, P999, Quantile};
-use crate::model::stream::Streams;
-use crate::model::workload::over_time;
 
 /// A row of CSV: fields with the names of their columns.
 #[derive(Default)]

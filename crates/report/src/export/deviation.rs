@@ -3,8 +3,8 @@
 use stats::Deviation;
 
 use super::csv::{CsvRow, of_rows_under};
+use crate::analysis::deviation::{Deviations, SHARES, TrialDeviation};
 use crate::format;
-use crate::model::deviation::{Deviations, SHARES, TrialDeviation};
 
 /// Returns CSV with a row for each trial.
 pub fn csv(deviations: &Deviations) -> String {

@@ -1,8 +1,8 @@
 //! Many runs as CSV.
 
 use super::csv::{CsvRow, of_rows_under};
+use crate::analysis::history::{History, Trend, TrendPoint};
 use crate::format;
-use crate::model::history::{History, Trend, TrendPoint};
 
 /// Returns CSV with a row for each point of each trend.
 pub fn csv(history: &History) -> String {

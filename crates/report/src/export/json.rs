@@ -4,8 +4,8 @@ use harness::record::{Run, RunHeader, TrialRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::model::summary::Summary;
-use crate::model::{AdviceReport, Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
+use crate::analysis::summary::Summary;
+use crate::analysis::{AdviceReport, Capacities, FORMAT, GateReport, Overloads, Sweep, conclusion};
 
 /// A run: its plan and host, every trial in full, and its results.
 #[derive(Debug, Serialize, JsonSchema)]

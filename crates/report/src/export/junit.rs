@@ -2,9 +2,9 @@
 
 use stats::excess::Excess;
 
+use crate::analysis::gate::{GateReport, GateRow};
 use crate::format::visible;
 use crate::list::grouped;
-use crate::model::gate::{GateReport, GateRow};
 
 /// Returns the document. A figure beyond its tolerance is a failure; undecided and missing figures are skipped tests.
 pub fn of(report: &GateReport) -> String {

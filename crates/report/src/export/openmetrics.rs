@@ -15,10 +15,10 @@ use load::report::Measured;
 use server::ServerCounters;
 use stats::{Distribution, Interval};
 
+use crate::analysis::client_tail::{P25, P50, P75, P90, P95, P99, P999, Quantile};
+use crate::analysis::workload::title;
+use crate::analysis::{Capacities, Summary};
 use crate::format;
-use crate::model::client_tail::{P25, P50, P75, P90, P95, P99, P999, Quantile};
-use crate::model::workload::title;
-use crate::model::{Capacities, Summary};
 
 /// The quantiles of summaries.
 const QUANTILES: [Quantile; 7] = [P25, P50, P75, P90, P95, P99, P999];

@@ -1,8 +1,8 @@
 //! Overloads as CSV: a row for each server under each workload.
 
 use super::csv::{CsvRow, of_rows};
-use crate::model::overload::{Overload, Overloads, other_errors};
-use crate::model::recovery::Recovery;
+use crate::analysis::overload::{Overload, Overloads, other_errors};
+use crate::analysis::recovery::Recovery;
 
 /// Writes all rows.
 pub fn csv(overloads: &Overloads) -> String {

@@ -3,8 +3,8 @@
 use harness::record::Workload;
 
 use super::csv::{CsvRow, of_rows};
-use crate::model::run_diff::{Change, Pair, RunDiff, SideFigures};
-use crate::model::workload::title;
+use crate::analysis::run_diff::{Change, Pair, RunDiff, SideFigures};
+use crate::analysis::workload::title;
 
 /// Returns CSV with a row for each architecture and workload. The first column names the runs: `both`, `a` or `b`.
 pub fn csv(diff: &RunDiff) -> String {

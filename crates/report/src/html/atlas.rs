@@ -3,10 +3,10 @@
 use askama::Template;
 use serde_json::json;
 
+use crate::analysis::advice::AdviceRow;
+use crate::analysis::atlas::{Answer, Atlas, Cell};
 use crate::format;
 use crate::html::frame::{Frame, Switch};
-use crate::model::advice::AdviceRow;
-use crate::model::atlas::{Answer, Atlas, Cell};
 
 #[derive(Template)]
 #[template(path = "atlas.html")]
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn page_has_each_answer_and_loads_nothing() {
-        let page = page(&crate::model::atlas::made_up()).unwrap();
+        let page = page(&crate::analysis::atlas::made_up()).unwrap();
         for words in [
             "<h1>4 races on 2 hosts: 2 have one winner, 1 is a tie and 1 has no answer.",
             "Host A: made up, Linux 6.1.0.",

@@ -3,9 +3,9 @@
 use askama::Template;
 use serde_json::json;
 
+use crate::analysis::history::{Entry, History};
 use crate::export::history::csv;
 use crate::html::frame::{Drawing, Frame};
-use crate::model::history::{Entry, History};
 use crate::plot::chart::Chart;
 use crate::plot::trends::{TrendFigure, drawn};
 

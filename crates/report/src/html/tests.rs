@@ -7,7 +7,7 @@ use serde_json::Value;
 use harness::record::Run;
 
 use super::*;
-use crate::model::Summary;
+use crate::analysis::Summary;
 use crate::plot::Drawn;
 use crate::plot::figures::FIGURES;
 use crate::plot::svg;

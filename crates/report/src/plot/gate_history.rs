@@ -2,8 +2,8 @@
 
 use harness::record::GateFigure;
 
+use crate::analysis::gate_history::{GateHistory, GateSeries};
 use crate::list::{distinct, ends};
-use crate::model::gate_history::{GateHistory, GateSeries};
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape};
 
 /// The names of the series.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn shift_of_a_figure_is_drawn() {
-        let history = GateHistory::of(crate::model::gate_history::tests::history());
+        let history = GateHistory::of(crate::analysis::gate_history::tests::history());
         let (names, figures) = drawn(&history);
         let p50 = figures.iter().find(|figure| figure.name == "gate-p50").unwrap();
         assert_eq!(figures.len(), history.series.len());

@@ -24,7 +24,7 @@ use figures::{FIGURES, FigureSpec};
 use harness::record::Run;
 use plot_data::PlotData;
 
-use crate::model::Summary;
+use crate::analysis::Summary;
 
 /// The figures of a run. A series refers to its architecture by index into `architectures`.
 #[derive(Debug)]

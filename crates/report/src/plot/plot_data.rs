@@ -4,11 +4,11 @@ use harness::record::{Run, TrialRecord, Workload};
 use stats::{Distribution, Ratio};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};
+pub use crate::analysis::dimension::Dimension;
+use crate::analysis::dimension::apart;
+use crate::analysis::overload::labels;
+use crate::analysis::summary::{Comparison, Pair, Row, Summary, estimated};
 use crate::list::distinct;
-pub use crate::model::dimension::Dimension;
-use crate::model::dimension::apart;
-use crate::model::overload::labels;
-use crate::model::summary::{Comparison, Pair, Row, Summary, estimated};
 
 /// A run with its summary and its architectures.
 pub struct PlotData<'a> {

@@ -3,9 +3,9 @@
 use harness::record::GateFigure;
 use stats::{Estimate, Interval};
 
+use crate::analysis::history::{History, Trend, TrendPoint};
+use crate::analysis::stream;
 use crate::list::distinct;
-use crate::model::history::{History, Trend, TrendPoint};
-use crate::model::stream;
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, is_beyond_noise, points};
 use crate::plot::plot_data::estimate;
 

@@ -3,8 +3,8 @@
 use super::medium::{Medium, hanging};
 use super::style::Style;
 use super::table::{self, Column, column};
+use crate::analysis::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
 use crate::format;
-use crate::model::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
 
 const CONTESTANTS: &[Column<AdviceRow>] = &[
     column("architecture", 0, |row: &AdviceRow| row.architecture.clone())

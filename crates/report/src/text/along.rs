@@ -3,11 +3,11 @@
 
 use super::medium::Medium;
 use super::table::of_parts;
+use crate::analysis::dimension::{Dimension, apart};
+use crate::analysis::stream;
+use crate::analysis::summary::{Comparison, Row, Summary};
 use crate::format;
 use crate::list::distinct;
-use crate::model::dimension::{Dimension, apart};
-use crate::model::stream;
-use crate::model::summary::{Comparison, Row, Summary};
 
 /// Returns a table for each group of workloads that differ only in the number of connections, idle connections or ports.
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {

@@ -3,9 +3,9 @@
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
+use crate::analysis::atlas::{Answer, Atlas, Cell, Map, Panel};
 use crate::format;
 use crate::list::distinct;
-use crate::model::atlas::{Answer, Atlas, Cell, Map, Panel};
 
 /// The most reasons for missing answers.
 const REASONS_MAX: usize = 5;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn map_is_shown_with_its_ties_and_reasons() {
-        let atlas = crate::model::atlas::made_up();
+        let atlas = crate::analysis::atlas::made_up();
         insta::assert_snapshot!("map", render(&atlas, 80.into()));
         insta::assert_snapshot!("map_markdown", render(&atlas, Medium::Markdown));
     }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn answers_are_coloured() {
         let terminal = Terminal { columns: 80, is_wide: true, is_coloured: true };
-        let text = painted(&render(&crate::model::atlas::made_up(), Medium::Terminal(terminal)));
+        let text = painted(&render(&crate::analysis::atlas::made_up(), Medium::Terminal(terminal)));
         for words in [" \u{1b}[1mmt\u{1b}[0m ", " \u{1b}[32mtie: mt, ", " \u{1b}[33mnone\u{1b}[0m "] {
             assert!(text.contains(words), "{text}");
         }

@@ -2,9 +2,9 @@
 
 use super::medium::Medium;
 use super::table::of_parts;
+use crate::analysis::balance::{Balance, Spread};
+use crate::analysis::summary::Row;
 use crate::format;
-use crate::model::balance::{Balance, Spread};
-use crate::model::summary::Row;
 
 /// The columns after the architecture that some row has: the heading, its explanation, and the cell.
 const COLUMNS: &[(&str, &str, fn(&Balance) -> Option<String>)] = &[
@@ -46,7 +46,7 @@ pub(super) fn render(rows: &[Row], medium: Medium) -> Option<String> {
 mod tests {
     use server::metrics::counters::ThreadFigures;
 
-    use crate::model::Summary;
+    use crate::analysis::Summary;
     use crate::text::cost;
 
     #[test]

@@ -1,10 +1,10 @@
 //! Service times as text, a line for each architecture: five percentiles on one logarithmic scale, as in Figure 7 of
 //! kawai2008.
 
+use crate::analysis::client_tail;
+use crate::analysis::summary::{Comparison, Row};
 use crate::format;
 use crate::list::ends;
-use crate::model::client_tail;
-use crate::model::summary::{Comparison, Row};
 use crate::text::Medium;
 
 /// The highest number of columns of the scale.
@@ -59,7 +59,7 @@ fn percentiles(row: &Row) -> Option<[f64; 5]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Summary;
+    use crate::analysis::Summary;
 
     #[test]
     fn percentiles_are_drawn_on_one_scale() {

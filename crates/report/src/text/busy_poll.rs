@@ -2,8 +2,8 @@
 
 use server::Options;
 
+use crate::analysis::summary::Row;
 use crate::format;
-use crate::model::summary::Row;
 
 /// Compares a row with busy polling with the row that differs only in that; `None` without such rows or their figures.
 pub(super) fn price(row: &Row, rows: &[Row]) -> Option<String> {
@@ -37,7 +37,7 @@ pub(super) fn price(row: &Row, rows: &[Row]) -> Option<String> {
 mod tests {
     use server::{BusyPoll, ServerSpec};
 
-    use crate::model::Summary;
+    use crate::analysis::Summary;
     use crate::text::cost;
 
     #[test]

@@ -8,9 +8,9 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark;
+use crate::analysis::capacity::{Capacities, Search, sentence};
+use crate::analysis::workload::title;
 use crate::format;
-use crate::model::capacity::{Capacities, Search, sentence};
-use crate::model::workload::title;
 
 /// A row of the table: a search, its response times as text, and whether it found the highest result.
 type Line = (Search, String, bool);

@@ -9,9 +9,9 @@ use super::balance;
 use super::busy_poll;
 use super::medium::Medium;
 use super::table::of_parts;
+use crate::analysis::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
+use crate::analysis::summary::{Comparison, Row, Summary};
 use crate::format;
-use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
-use crate::model::summary::{Comparison, Row, Summary};
 
 /// Describes the main difference of an architecture from the best.
 fn sentence_of(row: &Row, best: &Row) -> String {
@@ -175,7 +175,7 @@ mod tests {
     use server::ServerCounters;
 
     use super::*;
-    use crate::model::cost::{differences, share_of_tail};
+    use crate::analysis::cost::{differences, share_of_tail};
 
     #[test]
     fn costs_are_rendered_in_full() {

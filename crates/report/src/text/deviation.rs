@@ -6,8 +6,8 @@ use stats::Deviation;
 
 use super::medium::Medium;
 use super::table::{self, Column, column};
+use crate::analysis::deviation::{DEFINITION, Deviations, TrialDeviation};
 use crate::format;
-use crate::model::deviation::{DEFINITION, Deviations, TrialDeviation};
 
 const COLUMNS: &[Column<TrialDeviation>] = &[
     column("architecture", 0, |trial| trial.architecture.clone()),
@@ -79,8 +79,8 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::deviation::POINTS;
     use crate::export::deviation::csv;
-    use crate::model::deviation::POINTS;
 
     #[test]
     fn deviations_are_rendered_with_reasons_for_missing_ones() {

@@ -5,9 +5,9 @@ use stats::excess::Excess;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
+use crate::analysis::gate::{GateReport, GateRow, percent, signed};
 use crate::format;
 use crate::list::grouped;
-use crate::model::gate::{GateReport, GateRow, percent, signed};
 
 const FIGURES: &[Column<GateRow>] = &[
     column("figure", 0, |row| row.figure.name().to_owned()),

@@ -5,9 +5,9 @@ use harness::record::GateFigure;
 use super::curves;
 use super::medium::Medium;
 use super::table::{self, Column, column};
+use crate::analysis::gate::signed;
+use crate::analysis::gate_history::{GateHistory, GateSeries, GateShift};
 use crate::list::grouped;
-use crate::model::gate::signed;
-use crate::model::gate_history::{GateHistory, GateSeries, GateShift};
 
 /// The largest number of gates in a curve.
 const SPARKS_MAX: usize = 32;
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn history_lists_the_shifts_of_each_figure() {
-        let history = GateHistory::of(crate::model::gate_history::tests::history());
+        let history = GateHistory::of(crate::analysis::gate_history::tests::history());
         insta::assert_snapshot!(render(&history, 120.into()));
     }
 }

@@ -7,9 +7,9 @@ use super::medium::Medium;
 use super::run_diff::{change_words, ratio};
 use super::table::{self, Column, column};
 use super::tail_mark;
+use crate::analysis::history::{Entry, History, Trend, TrendPoint};
+use crate::analysis::stream;
 use crate::format;
-use crate::model::history::{Entry, History, Trend, TrendPoint};
-use crate::model::stream;
 
 /// The largest number of characters of a conclusion in the table of runs.
 const SENTENCE_MAX: usize = 50;

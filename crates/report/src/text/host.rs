@@ -4,10 +4,10 @@ use harness::host::interrupts;
 use harness::record::{Run, Strategy, Trial};
 use harness::spec::transport::Transport;
 
+use crate::analysis::client_tail;
+use crate::analysis::summary::planned;
+use crate::analysis::warm_up;
 use crate::format;
-use crate::model::client_tail;
-use crate::model::summary::planned;
-use crate::model::warm_up;
 
 /// Describes the host, the client and the command of a run.
 pub(crate) fn host(run: &Run) -> String {

@@ -45,7 +45,7 @@ pub mod tail_mark;
 use harness::record::Run;
 pub use medium::{Medium, Terminal};
 
-use crate::model::{AdviceReport, Capacities, GateReport, Overloads, Sweep};
+use crate::analysis::{AdviceReport, Capacities, GateReport, Overloads, Sweep};
 
 /// Renders a run by its strategy: a sweep, a search for the highest rate, an overload, a race, a gate with its ranking, or a
 /// ranking.

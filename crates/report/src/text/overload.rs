@@ -7,10 +7,10 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark::MARK;
+use crate::analysis::overload::{Overload, Overloads, PulseFigures, other_errors};
+use crate::analysis::recovery::Recovery;
 use crate::format;
 use crate::list::grouped;
-use crate::model::overload::{Overload, Overloads, PulseFigures, other_errors};
-use crate::model::recovery::Recovery;
 
 /// The columns of the table.
 pub(crate) const COLUMNS: [Column<Overload>; 9] = [

@@ -6,8 +6,8 @@ use comfy_table::{Table, presets};
 use harness::plan::{Plan, duration_ns};
 use harness::spec::units::Share;
 
+use crate::analysis::workload;
 use crate::format;
-use crate::model::workload;
 use crate::text::Medium;
 
 /// Renders every trial in order, with its duration, and the reasons why this host cannot run some trials.

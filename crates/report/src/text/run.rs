@@ -9,12 +9,12 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::{along, boxplot, tail_mark};
+use crate::analysis::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
+use crate::analysis::conclusion;
+use crate::analysis::stream::Streams;
+use crate::analysis::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
+use crate::analysis::undecided;
 use crate::format;
-use crate::model::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
-use crate::model::conclusion;
-use crate::model::stream::Streams;
-use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
-use crate::model::undecided;
 
 /// The columns for a workload, in order from left to right.
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {

@@ -5,11 +5,11 @@ use load::config::Phases;
 
 use super::medium::Medium;
 use super::table::{self, Column, column};
+use crate::analysis::run_diff::{Change, Difference, Pair, Planned, RunDiff, Side, SideFigures};
+use crate::analysis::stream;
+use crate::analysis::workload::title;
 use crate::format;
 use crate::list::{distinct, grouped};
-use crate::model::run_diff::{Change, Difference, Pair, Planned, RunDiff, Side, SideFigures};
-use crate::model::stream;
-use crate::model::workload::title;
 
 /// The columns for a workload, in order from left to right.
 fn columns(workload: &Workload) -> Vec<Column<Pair>> {
@@ -187,7 +187,7 @@ mod tests {
     use server::{ServerSpec, TargetConfig};
 
     use super::*;
-    use crate::model::run_diff::ChangeKind;
+    use crate::analysis::run_diff::ChangeKind;
 
     #[test]
     fn run_diff_is_rendered_in_full() {

@@ -8,11 +8,11 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::{run, tail_mark};
+use crate::analysis::Summary;
+use crate::analysis::sweep::{Curve, Step, StepFigures, Sweep};
+use crate::analysis::workload::title;
 use crate::format;
 use crate::list::distinct;
-use crate::model::Summary;
-use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
-use crate::model::workload::title;
 
 const COLUMNS: &[Column<Step>] = &[
     column("architecture", 0, |step| step.architecture.clone()),

@@ -6,9 +6,9 @@ use load::report::LateSends;
 use stats::Distribution;
 use stats::histogram::{BEYOND_MIN, beyond};
 
+use crate::analysis::client_tail::{P99, Quantile};
+use crate::analysis::summary::Row;
 use crate::format;
-use crate::model::client_tail::{P99, Quantile};
-use crate::model::summary::Row;
 
 /// The mark behind a quantile that the client or a memory monitor of the kernel may have caused.
 pub const MARK: &str = "?";
@@ -109,9 +109,9 @@ mod tests {
     use harness::record::Run;
 
     use super::*;
+    use crate::analysis::client_tail::{clients_from, servers};
+    use crate::analysis::{RunDiff, Summary, conclusion};
     use crate::format;
-    use crate::model::client_tail::{clients_from, servers};
-    use crate::model::{RunDiff, Summary, conclusion};
 
     #[test]
     fn late_sends_mark_quantiles_that_they_may_have_caused() {

@@ -3,8 +3,8 @@
 use harness::record::VerdictKind;
 use stats::Histogram;
 
+use crate::analysis::summary::{Row, merged};
 use crate::format;
-use crate::model::summary::{Row, merged};
 use crate::plot::chart::{Axis, Chart, FACTOR_MIN, Form, Point, Shape, TICKS_BELOW, nines, points};
 use crate::plot::plot_data::PlotData;
 

@@ -9,8 +9,8 @@ use harness::record::Workload;
 
 use super::chart::{Chart, Form, Shape};
 use super::plot_data::{Dimension, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};
-use crate::model::stream;
-use crate::model::summary::Row;
+use crate::analysis::stream;
+use crate::analysis::summary::Row;
 
 /// The name of the figure with the ratios to the best.
 pub const RANKING: &str = "ranking";

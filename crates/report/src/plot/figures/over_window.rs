@@ -4,9 +4,9 @@ use load::LoadReport;
 use load::report::{Measured, PARTS};
 use stats::interval;
 
+use crate::analysis::stream;
 use crate::format;
 use crate::list::ends;
-use crate::model::stream;
 use crate::plot::chart::{Axis, Chart, FACTOR_MIN, Form, Panel, Point, Shape, TICKS_BESIDE, points};
 use crate::plot::plot_data::PlotData;
 

@@ -2,8 +2,8 @@
 
 use load::report::GoodputBin;
 
+use crate::analysis::overload::{Overload, Overloads};
 use crate::format;
-use crate::model::overload::{Overload, Overloads};
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, points};
 use crate::plot::plot_data::PlotData;
 

@@ -2,8 +2,8 @@
 
 use stats::{Interval, Ratio};
 
+use crate::analysis::summary::Row;
 use crate::list::ends;
-use crate::model::summary::Row;
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BELOW};
 use crate::plot::plot_data::PlotData;
 

@@ -8,11 +8,11 @@ use load::report::LateSends;
 use server::{ServerSpec, TargetConfig};
 
 use super::*;
+use crate::analysis::GateReport;
+use crate::analysis::history::HistoryBuilder;
+use crate::analysis::run_diff::ChangeKind;
 use crate::export::history::csv;
 use crate::html::index::page;
-use crate::model::GateReport;
-use crate::model::history::HistoryBuilder;
-use crate::model::run_diff::ChangeKind;
 use crate::plot::trends::drawn;
 use crate::text::Medium;
 

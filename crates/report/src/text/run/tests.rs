@@ -1,7 +1,7 @@
 use harness::host::interrupts;
 
 use super::*;
-use crate::model::RunDiff;
+use crate::analysis::RunDiff;
 
 #[test]
 fn run_is_rendered_in_full() {

@@ -561,7 +561,7 @@ mod tests {
             let labels = labels(&comparison);
             assert_eq!((labels[0].as_str(), labels.len()), ("epoll", 4), "{labels:?}");
             assert_eq!(comparison.ranked().count(), 3);
-            let sentence = crate::model::conclusion::of(&comparison);
+            let sentence = crate::analysis::conclusion::of(&comparison);
             assert!(sentence.contains(", epoll ") && !sentence.contains("placebo"), "{sentence}");
         }
         assert!(labels(&comparison(&run)).contains(&"epoll (placebo)".into()));
@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(placebos, ["epoll (placebo)"]);
         let without = serde_json::to_value(Summary::of(&testkit::run())).unwrap();
         assert!(without["comparisons"][0]["noise"].is_null());
-        let sentence = crate::model::conclusion::noise(&summary.comparisons[0]).unwrap();
+        let sentence = crate::analysis::conclusion::noise(&summary.comparisons[0]).unwrap();
         assert!(sentence.starts_with("Noise floor: epoll against itself (placebo) "), "{sentence}");
     }
 }

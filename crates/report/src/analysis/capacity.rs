@@ -99,7 +99,7 @@ impl Capacities {
 
     pub(crate) fn workloads(&self) -> Vec<&Workload> {
         let mut workloads = distinct(self.rows.iter().map(|row| &row.workload));
-        workloads.sort_by(|a, b| crate::model::workload::order(a, b));
+        workloads.sort_by(|a, b| crate::analysis::workload::order(a, b));
         workloads
     }
 }

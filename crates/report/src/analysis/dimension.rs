@@ -4,9 +4,9 @@ use harness::record::Workload;
 use harness::spec::units::{Share, Size};
 use wire::ServiceSpec;
 
+use crate::analysis::summary::{Comparison, Summary};
 use crate::format;
 use crate::list::grouped;
-use crate::model::summary::{Comparison, Summary};
 
 /// A dimension in which workloads differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Dimension>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::workload::title;
+    use crate::analysis::workload::title;
 
     #[test]
     fn titles_state_the_position_in_each_dimension() {

@@ -77,7 +77,7 @@ fn because<'a>(mut records: impl Iterator<Item = &'a TrialRecord>) -> String {
 mod tests {
     use harness::record::Run;
 
-    use crate::model::Summary;
+    use crate::analysis::Summary;
 
     #[test]
     fn interleaved_run_states_its_turns_and_rounds() {

@@ -187,7 +187,7 @@ pub(super) fn sentence(pairs: &[Pair], margin: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Summary;
+    use crate::analysis::Summary;
 
     fn command(run: &Run) -> Option<String> {
         Summary::of(run).to_decide.as_deref().map(format::command)
