@@ -3,7 +3,7 @@
 //! # Layers
 //! Each layer uses only the layers above it in this list. One exception: `platform` also uses types of [`metrics`].
 //! - [`spec`]: the description of a server, as plain data
-//! - [`platform`]: the differences between operating systems; `sync`: locks and atomics, which loom replaces in its models
+//! - [`platform`]: the differences between operating systems; `sync`: locks and atomics, which loom replaces
 //! - [`metrics`]: counters of the workers, and the kernel's figures of CPU time, context switches and system calls
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
 //! - `random`: random numbers of each thread

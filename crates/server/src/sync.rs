@@ -1,4 +1,4 @@
-//! Locks and atomics of the standard library or, with `--cfg loom`, of loom. Loom's models try every order of threads with few
+//! Locks and atomics of the standard library or, with `--cfg loom`, of loom. Loom tries every order of threads with few
 //! preemptions, and every value that a load may return.
 
 #[cfg(loom)]

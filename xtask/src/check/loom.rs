@@ -1,4 +1,4 @@
-//! Loom models of hand-offs between threads: every order of events with few preemptions, every value that a load may return.
+//! Interleavings of hand-offs between threads: every order of events with few preemptions, every value that a load may return.
 
 use std::process::Stdio;
 
@@ -7,14 +7,14 @@ use xtask::root;
 
 use crate::command;
 
-/// Crates with models, which are tests in modules named `models`. They are built without features, because async
-/// runtimes have their own models, which the same flag (`--cfg loom`) would enable.
+/// Crates with tests in modules named `interleavings`. They are built without features, because async
+/// runtimes have their own, which the same flag (`--cfg loom`) would enable.
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
-/// Runs all models in `target/loom`, because in `target` the flag would rebuild every crate.
+/// Runs all interleavings in `target/loom`, because in `target` the flag would rebuild every crate.
 pub fn run() -> anyhow::Result<()> {
     for package in CRATES {
-        let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "models::"];
+        let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "interleavings::"];
         let step = format!("RUSTFLAGS=\"--cfg loom\" CARGO_TARGET_DIR=target/loom cargo {}", arguments.join(" "));
         println!("== {step}");
         let output = command::cargo()
@@ -31,7 +31,7 @@ pub fn run() -> anyhow::Result<()> {
         if !output.status.success() {
             bail!("`{step}` failed ({}); set LOOM_LOG=trace LOOM_LOCATION=1 to see the order of events", output.status);
         }
-        ensure!(!text.contains("ok. 0 passed"), "`{step}` ran no tests; check the modules `models`");
+        ensure!(!text.contains("ok. 0 passed"), "`{step}` ran no tests; check the modules `interleavings`");
     }
     Ok(())
 }

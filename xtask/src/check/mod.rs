@@ -51,7 +51,7 @@ pub struct Test {
     /// Only format, lints, unit tests and one check of a selection of architectures; needs no other programs
     #[arg(long, conflicts_with = "every")]
     fast: bool,
-    /// Also every model with every mechanism, loom models, documentation, and links for other systems
+    /// Also every model with every mechanism, interleavings, documentation, and links for other systems
     #[arg(long)]
     every: bool,
 }

@@ -83,7 +83,7 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 #[cfg(all(test, loom))]
-mod models {
+mod interleavings {
     use loom::sync::Arc;
     use loom::thread;
 

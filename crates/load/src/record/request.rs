@@ -239,7 +239,7 @@ impl Head {
 }
 
 #[cfg(all(test, loom))]
-mod models {
+mod interleavings {
     use loom::sync::Arc;
     use loom::thread;
 

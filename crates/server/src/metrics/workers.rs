@@ -374,7 +374,7 @@ impl Workers {
 }
 
 #[cfg(all(test, loom))]
-mod models {
+mod interleavings {
     use loom::sync::Arc;
     use loom::thread;
 

@@ -16,7 +16,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::token::Token;
 
 #[cfg(all(test, loom))]
-mod models;
+mod interleavings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -14,7 +14,7 @@ use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::sync::{Condvar, Mutex, MutexGuard, wait_timeout};
 
 #[cfg(all(test, loom))]
-mod models;
+mod interleavings;
 #[cfg_attr(loom, path = "queue/loom_waker.rs")]
 mod waker;
 

@@ -1,4 +1,4 @@
-//! Loom models of a network thread and payload threads that serve one connection over a real socket. In every order
+//! Interleavings of a network thread and payload threads that serve one connection over a real socket. In every order
 //! with few preemptions, all requests are answered, and the connection ends once, after its client has finished.
 
 use std::io::{ErrorKind, Read, Write};
@@ -15,12 +15,12 @@ use crate::readiness::Trigger;
 const REQUEST_BYTES: u32 = 2;
 
 /// A client sends `pieces` and finishes. Payload threads answer; when one finds the socket full, the client reads.
-/// `preemptions` bounds the switches away from runnable threads, and thus the model's time and memory.
+/// `preemptions` bounds the switches away from runnable threads, and thus the time and memory.
 fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: usize, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
-        // Threads of a model cannot borrow; each run leaks some hundred bytes.
+        // Threads of an interleaving cannot borrow; each run leaks some hundred bytes.
         let home: &'static Mailbox<Message> = Box::leak(Box::new(Mailbox::new().unwrap()));
         let queues: Vec<Jobs<Job<'static>>> = (0..payloads).map(|_| Jobs::new()).collect();
         let queues: &'static [_] = queues.leak();

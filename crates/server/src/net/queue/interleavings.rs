@@ -1,4 +1,4 @@
-//! Loom models of the queues. In every order of threads with few preemptions, no item is lost, and no reader sleeps while an
+//! Interleavings of the queues. In every order of threads with few preemptions, no item is lost, and no reader sleeps while an
 //! item is queued. Loom reports a lost wake-up as a deadlock.
 
 use loom::sync::Arc;
@@ -8,10 +8,10 @@ use super::*;
 use crate::readiness::Trigger;
 
 /// Tries every order with a bounded number of switches away from runnable threads; all orders would take too long.
-fn every_order(model: impl Fn() + Sync + Send + 'static) {
+fn every_order(interleaving: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(model);
+    builder.check(interleaving);
 }
 
 /// One thread sends two items, another sends one, and the reader waits in a mechanism.
