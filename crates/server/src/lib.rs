@@ -13,7 +13,7 @@
 //! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands or targets
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
 //! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output
-//! - [`host`]: starts and stops a server in this process
+//! - [`run`]: starts and stops a server in this process
 //!
 //! [`regular`] opens only regular files, and `skipped` reports tests that a machine cannot run.
 
@@ -23,7 +23,6 @@ mod completion;
 pub mod config;
 pub mod control;
 pub mod external;
-pub mod host;
 pub mod metrics;
 mod net;
 pub mod platform;
@@ -31,6 +30,7 @@ mod random;
 mod readiness;
 pub mod registry;
 pub mod regular;
+pub mod run;
 pub mod runtimes;
 pub mod service;
 #[doc(hidden)]
@@ -48,8 +48,8 @@ pub use external::process_tag::ProcessTag;
 #[cfg(target_os = "linux")]
 pub use external::server::ExternalServer;
 pub use external::target::TargetConfig;
-pub use host::Server;
 pub use metrics::counters::{Moved, ServerCounters, Snapshot};
+pub use run::Server;
 pub use service::folder::FOLDER_BYTES_MAX;
 pub use service::limits::Limits;
 pub use service::work::Work;

@@ -112,7 +112,7 @@ fn readmes_of_crates_show_their_examples() {
     for (name, example) in [
         ("wire", "http"),
         ("stats", "ratio"),
-        ("server", "host"),
+        ("server", "run"),
         ("load", "open_loop"),
         ("traffic", "arrivals"),
         ("harness", "plan"),

@@ -12,7 +12,7 @@ mod accounting;
 mod allocations;
 #[cfg(target_os = "linux")]
 mod controllers;
-#[path = "../../examples/host.rs"]
+#[path = "../../examples/run.rs"]
 mod example;
 #[cfg(target_os = "linux")]
 mod pinning;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let tests = allocations::architectures().into_iter().map(|row| {
         test(&format!("requests_allocate_nothing::{row}"), move || allocations::requests_allocate_nothing(row))
     });
-    let tests = tests.chain([test("example_hosts_a_server", || example::main().unwrap())]);
+    let tests = tests.chain([test("example_runs_a_server", || example::main().unwrap())]);
     #[cfg(target_os = "linux")]
     let tests = tests.chain([
         test(
