@@ -15,7 +15,7 @@ use super::{identity, round_trip};
 use harness::deadline_stream::DeadlineStream;
 
 /// The version of the messages. Increase it when they change.
-const PROTOCOL: u32 = 5;
+const PROTOCOL: u32 = 1;
 /// The maximum number of characters of a refusal that an error shows. A stranger may have sent the refusal.
 const REFUSAL_CHARACTERS_MAX: usize = 200;
 const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";

@@ -114,7 +114,6 @@ pub struct Condition {
     /// The median service time, in nanoseconds.
     pub service_p50_ns: f64,
     /// The 99th percentile of the send delay, in nanoseconds.
-    #[serde(rename = "lag_p99_ns")]
     pub send_delay_p99_ns: f64,
     /// The hold as recovered from the client's timestamps.
     pub client: Recovered,

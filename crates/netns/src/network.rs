@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use wire::units::{Bandwidth, Loss, Size, Time};
 
@@ -129,17 +128,6 @@ impl Network {
     }
 }
 
-/// Deserialises the network of a stored run. Version 0.1.0 stored the loss as a fraction without a unit.
-pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
-    let mut value = Option::<serde_json::Value>::deserialize(deserializer)?;
-    if let Some(loss) = value.as_mut().and_then(|network| network.get_mut("loss"))
-        && let Some(bare) = loss.as_str().filter(|text| text.parse::<Loss>().is_err())
-    {
-        *loss = format!("{bare}/1").into();
-    }
-    value.map(|network| serde_json::from_value(network).map_err(D::Error::custom)).transpose()
-}
-
 impl fmt::Display for Network {
     /// Writes the network for titles, such as `in a lab, 1ms each way`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,12 +230,5 @@ mod tests {
             let error = toml::from_str::<Network>(bare).unwrap_err().to_string();
             assert!(error.contains("0.1% or 1/1000"), "{bare}: {error}");
         }
-        #[derive(Deserialize)]
-        struct Stored(#[serde(deserialize_with = "stored")] Option<Network>);
-        let loss = |json: &str| serde_json::from_str::<Stored>(json).unwrap().0.unwrap().loss;
-        assert_eq!(loss(r#"{"loss": "0.025"}"#), Some(Loss(0.025)), "as version 0.1.0 wrote it");
-        assert_eq!(loss(r#"{"loss": "1/1000"}"#), Some(Loss(0.001)));
-        assert_eq!(loss(r#"{"loss": "2.5%"}"#), Some(Loss(0.025)));
-        assert_eq!(loss(r#"{"clients": 2}"#), None);
     }
 }

@@ -100,8 +100,7 @@ impl ServerSpec {
 pub struct ServeConfig {
     /// The architecture.
     pub architecture: Architecture,
-    /// The accept strategy. Stored runs without this field had one accept thread.
-    #[serde(default)]
+    /// The accept strategy.
     pub accept: Accept,
     /// The service.
     pub service: ServiceSpec,

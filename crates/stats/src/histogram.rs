@@ -201,11 +201,9 @@ pub struct Distribution {
     pub p50_ns: u64,
     /// Third quartile.
     pub p75_ns: u64,
-    /// 90th percentile; 0 in older files.
-    #[serde(default)]
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 95th percentile; 0 in older files.
-    #[serde(default)]
+    /// 95th percentile.
     pub p95_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use load::config::{Pacing, Roles, Transport};
-use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding, PARTS};
+use load::report::{ClockFacts, Errors, LateSends, LoadReport, Measured, Outstanding, PARTS};
 use stats::Histogram;
 
 /// Returns latencies that are constant within each tenth of the window.
@@ -39,13 +39,13 @@ pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
     sent: 1_000,
     completed: 1_000,
     rate_achieved_per_s: 999.0,
-    completed_by_part: None,
+    completed_by_part: [0; PARTS],
     planned_by_part: None,
     rate_sent_per_s: 1_000.0,
-    outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
+    outstanding: Outstanding { at_start: 1, at_end: 2, after_cool_down: 0 },
     errors: Errors::default(),
-    trial_requests: None,
-    late: None,
+    trial_requests: 1_000,
+    late: LateSends { bound_ns: 100_000, sent: 100, ..LateSends::default() },
     receiver_busy_share: None,
     stalled_ns: None,
     monitor_share: None,

@@ -273,7 +273,7 @@ pub fn sweep_run() -> Run {
             let load = record.load.as_mut().expect("every record has a load report");
             let achieved = rate.min(f64::from(last) * 11_000.0);
             (load.rate_asked_per_s, load.rate_sent_per_s, load.rate_achieved_per_s) = (Some(rate), rate, achieved);
-            load.completed_by_part = Some(std::array::from_fn(|part| achieved as u64 / PARTS as u64 + part as u64));
+            load.completed_by_part = std::array::from_fn(|part| achieved as u64 / PARTS as u64 + part as u64);
             if architecture == "epoll" && step == 5 {
                 load.errors.timeout = 20;
             }
@@ -535,7 +535,7 @@ pub fn closed_run() -> Run {
                 let mut record = record(&trial, service_ns, verdict, if is_limited { "made up" } else { "" });
                 let load = record.load.as_mut().expect("every record has a load report");
                 (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, rate_per_s);
-                load.completed_by_part = Some([rate_per_s as u64 / PARTS as u64; PARTS]);
+                load.completed_by_part = [rate_per_s as u64 / PARTS as u64; PARTS];
                 load.closed = Some(ClosedReport {
                     unsampled: if trial.index == 0 { 50 } else { 0 },
                     busy_share: if is_limited { 0.99 } else { 0.7 },

@@ -131,7 +131,7 @@ pub fn record_of(trial: &Trial, values: Values) -> TrialRecord {
         });
         let count = |eighth: usize| (sessions.replies_per_s[eighth % 2] * seconds / 8.0).round() as u64;
         let part = |part: usize| if part.is_multiple_of(PARTS / 8) { count(part / (PARTS / 8)) } else { 0 };
-        load.completed_by_part = Some(std::array::from_fn(part));
+        load.completed_by_part = std::array::from_fn(part);
         (server.totals.bytes_in, server.totals.bytes_out) =
             (Some((sessions.bytes_per_s * seconds).round() as u64), Some(0));
     }

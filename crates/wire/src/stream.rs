@@ -22,7 +22,6 @@ pub struct Stream {
     /// Size in bytes of an acknowledgement, or of a request for a burst; at least 1.
     pub ack_bytes: u32,
     /// Direction of the bursts.
-    #[serde(default)]
     pub direction: Direction,
     /// Whether each read and each write is at most one packet, as in welsh2001, instead of larger pieces.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -69,7 +69,9 @@ fn closed_rate_per_s(server: &Server) -> anyhow::Result<f64> {
 /// Runs a command against a target, and returns its JSON.
 fn measure(binary: &Path, command: &str, target: &str, flags: &[&str]) -> anyhow::Result<Value> {
     let mut program = Command::new(binary);
-    program.args([command, "--target", target, "--json", "--quiet", "--cpus", &CLIENT_CPU.to_string()]).args(flags);
+    program
+        .args([command, "--target", target, "--json", "--quiet", "--client-cpus", &CLIENT_CPU.to_string()])
+        .args(flags);
     answer(program.args(["--connections", "100"]), MEASURED)
 }
 

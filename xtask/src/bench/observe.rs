@@ -110,7 +110,7 @@ fn load(binary: &Path, traffic: &Traffic, server: &Server, seconds: u64, folder:
     let mut command = Command::new(binary);
     command.args(["load", &format!("tcp://{}", server.address), "--json", "--ramp", "500ms", "--warm-up", "500ms"]);
     command.args(["--request", &format!("{}B", traffic.sizes.0), "--response", &format!("{}B", traffic.sizes.1)]);
-    command.args(["--connections", &traffic.connections.to_string(), "--cpus", &CLIENT_CPU.to_string()]);
+    command.args(["--connections", &traffic.connections.to_string(), "--client-cpus", &CLIENT_CPU.to_string()]);
     command.args(["--measure", &format!("{}s", seconds + 2), "--output"]).arg(folder.join("run"));
     command.args(traffic.flags.split(' '));
     if traffic.idle > 0 {

@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub service: Option<Quantiles>,
     pub rate_achieved_per_s: Option<f64>,
     pub cost: Option<Cost>,
-    pub why: Option<Breakdown>,
+    pub breakdown: Option<Breakdown>,
 }
 
 #[derive(Deserialize)]

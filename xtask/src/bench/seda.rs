@@ -49,7 +49,7 @@ struct Figures {
 impl Figures {
     fn of(row: &Row) -> anyhow::Result<Self> {
         let missing = || format!("{}: {}, without all figures", row.architecture, row.verdict);
-        let (cost, why) = row.cost.as_ref().zip(row.why.as_ref()).with_context(missing)?;
+        let (cost, why) = row.cost.as_ref().zip(row.breakdown.as_ref()).with_context(missing)?;
         Ok(Self {
             is_valid: row.verdict == "valid",
             p50_us: row.service.as_ref().with_context(missing)?.p50_ns / 1e3,

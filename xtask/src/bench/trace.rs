@@ -81,7 +81,7 @@ fn replay(binary: &Path, file: &Path) -> anyhow::Result<Vec<i64>> {
     let (server, samples) = (Server::ours("epoll", (1, 1))?, file.with_extension("parquet"));
     let mut command = Command::new(binary);
     command.args(["load", &format!("tcp://{}", server.address), "--request", "1B", "--response", "1B", "--quiet"]);
-    command.args(["--connections", &CONNECTIONS.to_string(), "--cpus", &CLIENT_CPU.to_string(), "--trace"]);
+    command.args(["--connections", &CONNECTIONS.to_string(), "--client-cpus", &CLIENT_CPU.to_string(), "--trace"]);
     command.arg(file).arg("--samples").arg(&samples).arg("--output").arg(file.with_extension("run"));
     // A disturbed trial is not valid, but its sends are as the client made them.
     printed(&mut command, MEASURED)?;

@@ -15,7 +15,6 @@ pub struct Diagnosis {
     /// The value found on this host, for the reader.
     pub value: String,
     /// The assessment of the value.
-    #[serde(rename = "state")]
     pub severity: Severity,
     /// The effect of a bad value on results.
     pub effect: String,

@@ -44,9 +44,9 @@ pub(super) struct Warmth(Vec<u64>);
 impl Warmth {
     /// Adds a round by the reports of its clients.
     pub(super) fn add<'a>(&mut self, reports: impl Iterator<Item = &'a LoadReport>) {
-        let done = |report: &LoadReport| match (&report.stream, report.completed_by_part) {
-            (Some(stream), _) => stream.bytes,
-            (None, parts) => parts.map_or(0, |parts| parts.iter().sum()),
+        let done = |report: &LoadReport| match &report.stream {
+            Some(stream) => stream.bytes,
+            None => report.completed_by_part.iter().sum(),
         };
         self.0.push(reports.map(done).sum());
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn report(parts: [u64; PARTS]) -> LoadReport {
-        LoadReport { completed_by_part: Some(parts), ..LoadReport::default() }
+        LoadReport { completed_by_part: parts, ..LoadReport::default() }
     }
 
     /// Warms a server with these responses in each round. Returns the number of rounds and whether the server still got faster.

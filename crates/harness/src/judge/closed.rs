@@ -18,7 +18,7 @@ pub(super) fn checks(
     server: Option<&ServerSide<'_>>,
 ) -> (Vec<Check>, String) {
     let think_ns = SEND_DELAY_SHARE_MAX * closed.think_ns as f64;
-    let completed = report.completed_by_part.unwrap_or_default().map(|count| count as f64);
+    let completed = report.completed_by_part.map(|count| count as f64);
     let checks = [
         sufficient::errors(report),
         vec![sufficient::requests(report)],

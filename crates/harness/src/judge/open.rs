@@ -48,7 +48,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
         at_most("increase of outstanding requests over the window", piled_up, pile_max, "", Saturated),
     ];
     if report.datagrams.is_none() {
-        let unanswered = report.outstanding.after_drain as f64;
+        let unanswered = report.outstanding.after_cool_down as f64;
         checks.push(at_most("requests unanswered after the cool-down", unanswered, pile_max, "", Saturated));
     }
     // Service times follow a rate that changes.

@@ -69,7 +69,6 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// Whether architectures share a window.
-    #[serde(default = "Interleave::never", skip_serializing_if = "Interleave::is_never")]
     pub interleave: Interleave,
     /// The trials that share a window and those that do not, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

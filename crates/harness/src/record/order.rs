@@ -13,7 +13,6 @@ pub struct LoadOrder {
     /// The trial, which is stored with the samples.
     pub trial: Trial,
     /// Whether the process sends no progress events.
-    #[serde(default)]
     pub is_quiet: bool,
 }
 

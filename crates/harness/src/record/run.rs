@@ -133,10 +133,8 @@ pub struct RunHeader {
     /// The trials in order. A capacity run lists only the first probe of each search; results determine the later probes.
     pub trials: Vec<Trial>,
     /// The order of execution.
-    #[serde(rename = "course", default, skip_serializing_if = "Strategy::is_whole")]
     pub strategy: Strategy,
     /// Whether architectures share a window.
-    #[serde(default = "Interleave::never", skip_serializing_if = "Interleave::is_never")]
     pub interleave: Interleave,
     /// Facts of the host, by name, as text.
     pub host: std::collections::BTreeMap<String, String>,
@@ -146,7 +144,7 @@ pub struct RunHeader {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle_cpus_poll: bool,
     /// Whether the run is distributed.
-    #[serde(rename = "is_fleet_s", default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_distributed: bool,
 }
 

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::spec::units::Time;
 
 /// The quantity that a search varies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Varied {
     /// The rate, in requests per second.
-    #[default]
     Rate,
     /// The number of connections, at a fixed rate.
     Connections,
@@ -24,13 +23,10 @@ pub struct SearchGoal {
     /// The limits of the response time (t3 - t1). A probe must meet all of them.
     pub limits: Vec<LatencyLimit>,
     /// The quantity that the search varies.
-    #[serde(default)]
     pub varied: Varied,
     /// The first value to try.
-    #[serde(alias = "from_per_s")]
     pub from: f64,
     /// The highest value to try.
-    #[serde(alias = "most_per_s")]
     pub most: f64,
     /// The largest distance between the result and each end of its interval, as a share of the result.
     pub precision: f64,

@@ -10,11 +10,10 @@ use super::overload::OverloadGoal;
 use super::search::SearchGoal;
 
 /// The order in which a run executes trials.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// Executes all trials in the plan's order.
-    #[default]
     Whole,
     /// Executes trials by ascending rate. Stops an architecture after several consecutive rates past saturation.
     Sweep {
@@ -42,11 +41,6 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Tests for the default strategy.
-    pub fn is_whole(&self) -> bool {
-        *self == Self::Whole
-    }
-
     /// Tests whether results determine the rates of later trials, so that the plan has only the first ones.
     pub fn is_search(&self) -> bool {
         matches!(self, Self::Capacity(_) | Self::Overload(_))
@@ -102,7 +96,6 @@ pub enum ProbeResult {
         client: bool,
     },
     /// Inconclusive: a doubtful result that does not count, or a window with too few requests.
-    #[serde(rename = "spoilt")]
     Disturbed,
     /// The trial did not finish.
     Failed,

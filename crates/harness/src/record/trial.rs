@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use load::config::{
-    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, RequestTimeout, Schedule, Think, Trace, stored,
+    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, RequestTimeout, Schedule, Think, Trace,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,14 +24,13 @@ use crate::spec::units::Budget;
 pub struct Workload {
     /// The service and its sizes.
     pub service: ServiceSpec,
-    /// The transport of requests. Old runs have no such field and always used TCP over IPv4.
-    #[serde(default)]
+    /// The transport of requests.
     pub transport: Transport,
     /// TLS of all connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// The network between server and client in a lab. `None` for loopback.
-    #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// The number of open connections. For `udp`, the number of the server's ports.
     pub connections: u32,
@@ -49,10 +48,9 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
     /// The requests on each connection before the client replaces it. `None` if connections stay open.
-    #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
     /// The requests that each connection of a closed loop sends at once.
-    #[serde(default = "stored::one", skip_serializing_if = "stored::is_one")]
     pub pipeline: u32,
     /// The time limit of requests, and their retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +66,6 @@ pub struct Workload {
     /// The number of additional open connections that carry no requests.
     pub idle: u32,
     /// The connection popularity, which selects an active connection for each request.
-    #[serde(rename = "choice")]
     pub popularity: Popularity,
     /// The simulated work of the server for each request, besides its I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,7 +143,6 @@ pub struct Trial {
     /// The client's complete configuration. The target is added when the server listens.
     pub load: LoadConfig,
     /// The reasons why this host cannot run the trial. Empty if it can.
-    #[serde(rename = "impossible")]
     pub infeasible: Vec<String>,
 }
 
@@ -177,11 +173,6 @@ impl Trial {
             let others = controllers::describe(&controllers).into_iter().chain(stall).chain(datagrams).chain(poll);
             accept.into_iter().chain(budget).chain(others).collect()
         })
-    }
-
-    /// Fills in the time limit of requests. In older runs only the load has it.
-    pub fn complete(&mut self) {
-        self.workload.request_timeout = self.load.request_timeout;
     }
 
     /// Returns the trial as a separate one, which shares its window with no other.
@@ -276,11 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn planned_trials_of_all_versions_read_back() {
+    fn planned_trials_read_back() {
         let text = "name = \"x\"\narchitectures = [\"epoll\", \"exec:it\"]\n\
                     [exec.it]\ncommand = [\"sh\", \"{port}\"]\nenvironment = { PORT = \"{port}\" }\n\
                     [workload]\nconnections = 1\nrate = 1\nrequest = \"1B\"\nresponse = \"2B\"\n\
-                    [phases]\nramp = \"0\"\nhold = \"0\"\nmeasure = \"1s\"\n";
+                    [phases]\nramp = \"0\"\nwarm-up = \"0\"\nmeasure = \"1s\"\n";
         let experiment = crate::spec::Experiment::parse(text, "x.toml").unwrap();
         let again = toml::to_string(&experiment).unwrap();
         assert_eq!(crate::spec::Experiment::parse(&again, "again").unwrap(), experiment);
@@ -288,20 +279,7 @@ mod tests {
         assert_eq!(commands(&plan.trials), ["exec:it: PORT={port} sh {port}"]);
         for trial in &plan.trials {
             let stored = serde_json::to_value(trial).unwrap();
-            assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
-            // The format before other transports existed.
-            let mut old = stored.clone();
-            old["load"]["transport"] = "tcp".into();
-            assert_eq!(old["load"]["target"], "127.0.0.1:0");
-            old["workload"].as_object_mut().unwrap().remove("transport").unwrap();
-            if trial.serve.ours().is_none() {
-                old["serve"].as_object_mut().unwrap().remove("listen").unwrap();
-            }
-            assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
-            if let ServerSpec::Ours(config) = &trial.serve {
-                // The format before external servers existed: only the configuration.
-                assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
-            }
+            assert_eq!(serde_json::from_value::<Trial>(stored).unwrap(), *trial);
         }
     }
 }

@@ -142,8 +142,6 @@ mod unbounded {
     pub(super) enum Number {
         Finite(f64),
         Word(String),
-        /// The format of earlier versions.
-        Null(()),
     }
 
     pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -154,7 +152,6 @@ mod unbounded {
         match Number::deserialize(deserializer)? {
             Number::Finite(value) => Ok(value),
             Number::Word(word) => word.parse().map_err(serde::de::Error::custom),
-            Number::Null(()) => Ok(f64::NAN),
         }
     }
 }

@@ -25,15 +25,6 @@ const EXPECTED: &[(&str, &str)] = &[
     ("unit variant, expected string only", "write a name in quotes"),
 ];
 
-/// Old names of keys, which files may still use, and their current names.
-const FIRST_NAMES: &[(&str, &str)] = &[
-    ("hold", "warm-up"),
-    ("drain", "cool-down"),
-    ("calls-per-connection", "requests-per-connection"),
-    ("work", "simulated-work"),
-    ("choice", "popularity"),
-];
-
 impl ExperimentError {
     /// Returns the message with the key, but without file and line: for an experiment from flags, whose text no user wrote.
     pub fn without_place(self) -> String {
@@ -60,8 +51,8 @@ impl ExperimentError {
     /// Converts an error of a check. `message` begins with the key.
     pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
         let named = message.split(':').next().unwrap_or_default();
-        if let Some((key, place)) = keys(text).into_iter().find(|(key, _)| key == named || today(key) == named) {
-            return Self::at(file, text, place.start, message.replacen(named, &key, 1), "");
+        if let Some((_, place)) = keys(text).into_iter().find(|(key, _)| key == named) {
+            return Self::at(file, text, place.start, message, "");
         }
         // Show the table of a missing key.
         let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
@@ -76,13 +67,6 @@ impl ExperimentError {
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
         Self { file: file.to_owned(), line, message, key: key.to_owned(), shown }
     }
-}
-
-/// Returns a key's path with the current name of the key.
-fn today(path: &str) -> String {
-    let (table, key) = path.rsplit_once('.').unwrap_or(("", path));
-    let key = FIRST_NAMES.iter().find(|(first, _)| *first == key).map_or(key, |(_, today)| today);
-    format!("{table}.{key}")
 }
 
 /// Returns the path of each key that has a value, such as `workload.rate`, and the byte range from the key through its value.

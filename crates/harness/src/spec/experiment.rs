@@ -85,7 +85,6 @@ pub struct Phases {
     /// The ramp: the rate grows exponentially to the first rate of the window.
     pub ramp: Time,
     /// The warm-up: the rate stays at the first rate of the window.
-    #[serde(alias = "hold")]
     pub warm_up: Time,
     /// The window: results describe only the requests planned in it. With a rate profile or a trace, the window has its length
     /// instead.
@@ -94,7 +93,6 @@ pub struct Phases {
     /// `measure`.
     pub sessions: Option<NonZeroU32>,
     /// The cool-down: the longest wait for outstanding responses.
-    #[serde(alias = "drain")]
     pub cool_down: Time,
 }
 
@@ -141,12 +139,10 @@ pub struct Quick {
     /// Replaces `phases.ramp`.
     pub ramp: Option<Time>,
     /// Replaces `phases.warm-up`.
-    #[serde(alias = "hold")]
     pub warm_up: Option<Time>,
     /// Replaces `phases.measure`.
     pub measure: Option<Time>,
     /// Replaces `phases.cool-down`.
-    #[serde(alias = "drain")]
     pub cool_down: Option<Time>,
     /// Replaces `repeats`.
     pub repeats: Option<NonZeroU32>,

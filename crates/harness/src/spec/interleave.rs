@@ -17,11 +17,6 @@ pub enum Interleave {
 }
 
 impl Interleave {
-    /// The choice of runs that do not state one.
-    pub(crate) fn never() -> Self {
-        Self::Never
-    }
-
     /// Tests for the default choice.
     pub(crate) fn is_auto(&self) -> bool {
         *self == Self::Auto

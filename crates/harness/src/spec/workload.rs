@@ -73,7 +73,6 @@ pub struct WorkloadSpec {
     /// another. By default, connections stay open.
     /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
     /// one after the other.
-    #[serde(alias = "calls-per-connection")]
     pub requests_per_connection: Option<NonZeroU32>,
     /// The share of connections that carry requests: a fixed subset, drawn with the seed.
     #[serde(skip_serializing_if = "is_default")]
@@ -84,10 +83,9 @@ pub struct WorkloadSpec {
     /// The simulated work of the server for each request, besides its I/O: cpu=TIME, busy=TIME (by the clock) or
     /// sleep=TIME, optionally followed by ,exponential and by ,connections=SHARE: only the requests of this share of the
     /// connections take the work.
-    #[serde(alias = "work")]
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
-    #[serde(alias = "choice", skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "String")]
     pub popularity: Popularity,
 }

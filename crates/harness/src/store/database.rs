@@ -18,22 +18,21 @@ use stats::Distribution;
 use crate::files;
 use crate::record::TrialRecord;
 
-/// Increases when older versions of muxbench cannot read the database.
-const SCHEMA_VERSION: i64 = 2;
+/// Increases when a table, or a name in a record, changes.
+pub const SCHEMA_VERSION: i64 = 1;
 
 /// A row for each finished trial.
 const TRIALS: &str = "CREATE TABLE trials (
     trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL,
     repeat INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, service_p50_ns INTEGER, service_p99_ns INTEGER,
-    lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
+    send_delay_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
 )";
 
-/// Checksums of the records, because SQLite does not detect changed bytes. Runs of earlier versions lack this table.
-const CHECKSUMS: &str =
-    "CREATE TABLE IF NOT EXISTS checksums (trial INTEGER PRIMARY KEY, record_crc32 INTEGER NOT NULL)";
+/// Checksums of the records, because SQLite does not detect changed bytes.
+const CHECKSUMS: &str = "CREATE TABLE checksums (trial INTEGER PRIMARY KEY, record_crc32 INTEGER NOT NULL)";
 
-/// A copy of run.json. Runs of earlier versions have none.
-const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
+/// A copy of run.json.
+const HEADERS: &str = "CREATE TABLE header (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
 )";
 
@@ -220,22 +219,6 @@ pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::
 pub(super) fn put_header(database: &Connection, text: &str) -> rusqlite::Result<()> {
     let row = params![text, crc32fast::hash(text.as_bytes())];
     database.execute("INSERT OR REPLACE INTO header VALUES (0, ?1, ?2)", row).map(drop)
-}
-
-/// Adds the tables and checksums that databases of earlier versions lack, and replaces the copy of run.json.
-pub(super) fn complete(database: &Connection, header: &str) -> anyhow::Result<()> {
-    let transaction = database.unchecked_transaction()?;
-    transaction.execute_batch(&format!("{CHECKSUMS}; {HEADERS}"))?;
-    put_header(&transaction, header)?;
-    let mut statement =
-        transaction.prepare("SELECT trial, record FROM trials WHERE trial NOT IN (SELECT trial FROM checksums)")?;
-    let without = statement.query_map([], |row| Ok((row.get(0)?, crc32fast::hash(row.get_ref(1)?.as_bytes()?))))?;
-    let without: Vec<(u32, u32)> = without.collect::<rusqlite::Result<_>>()?;
-    drop(statement);
-    for (trial, checksum) in without {
-        transaction.execute("INSERT INTO checksums VALUES (?1, ?2)", params![trial, checksum])?;
-    }
-    Ok(transaction.commit()?)
 }
 
 pub(super) fn corrupt(problem: &str) -> rusqlite::Error {

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::database;
 use super::rows;
 use crate::files;
-use crate::record::{Run, RunHeader, Trial, TrialRecord};
+use crate::record::{Run, RunHeader, TrialRecord};
 
 /// Reads a finished or unfinished run. Omits damaged parts.
 pub fn read(folder: &Path) -> anyhow::Result<Run> {
@@ -44,7 +44,7 @@ pub(super) fn look(folder: &Path) -> anyhow::Result<StoredRun> {
             damage.push(format!("the checksums cannot be read ({error}): the records cannot be verified"));
             None
         }
-        Ok(checksums) => checksums,
+        Ok(checksums) => Some(checksums),
     };
     let mut records = Vec::new();
     for (trial, text) in texts {
@@ -84,29 +84,23 @@ fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<F
         read => read.with_context(|| path.display().to_string())?,
     };
     let parsed = String::from_utf8(json).map_err(anyhow::Error::from);
-    let parsed = parsed.and_then(|text| Ok((parse_header(&text)?, text)));
+    let parsed = parsed.and_then(|text| Ok((serde_json::from_str(&text)?, text)));
     let parsed = parsed.with_context(|| format!("{}: was written by another version, or is damaged", path.display()));
     let (copy, copy_damage) = match database.map(rows::copy_of_header) {
-        Some(Ok(copy)) => (copy, None),
+        Some(Ok(copy)) => (Some(copy), None),
         Some(Err(reason)) => (None, Some(format!("the database's copy of run.json is damaged ({reason})"))),
         None => (None, None),
     };
     let (text, damage) = match (&parsed, copy) {
         (Ok((_, text)), Some(copy)) if copy != *text => (copy, "was changed".to_owned()),
         // If another version wrote the run, the copy is unreadable too.
-        (Err(error), Some(copy)) if parse_header(&copy).is_ok() => {
+        (Err(error), Some(copy)) if serde_json::from_str::<RunHeader>(&copy).is_ok() => {
             (copy, format!("is damaged ({})", error.root_cause()))
         }
         _ => return parsed.map(|(header, text)| FoundHeader { header, text, damage: None, copy_damage }),
     };
     let damage = Some(format!("run.json {damage}: the database's copy is used"));
-    Ok(FoundHeader { header: parse_header(&text)?, text, damage, copy_damage })
-}
-
-fn parse_header(text: &str) -> serde_json::Result<RunHeader> {
-    let mut header: RunHeader = serde_json::from_str(text)?;
-    header.trials.iter_mut().for_each(Trial::complete);
-    Ok(header)
+    Ok(FoundHeader { header: serde_json::from_str(&text)?, text, damage, copy_damage })
 }
 
 /// Parses and verifies a trial's record.
@@ -116,30 +110,9 @@ fn record(trial: u32, text: &[u8], checksum: Option<u32>) -> Result<TrialRecord,
     }
     let damaged = |error: &dyn std::fmt::Display| format!("its record is damaged ({error})");
     let text = str::from_utf8(text).map_err(|error| damaged(&error))?;
-    let mut record: TrialRecord = serde_json::from_str(text).map_err(|error| damaged(&error))?;
-    record.trial.complete();
+    let record: TrialRecord = serde_json::from_str(text).map_err(|error| damaged(&error))?;
     if record.trial.index != trial {
         return Err(format!("its record is that of trial {}", record.trial.index));
     }
     Ok(record)
-}
-
-#[cfg(test)]
-mod tests {
-    use load::config::RequestTimeout;
-
-    use super::*;
-    use crate::store::tests;
-
-    #[test]
-    fn workloads_of_older_runs_get_the_time_limit_of_their_load() {
-        let mut header = tests::header();
-        let limit = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 2, retry_budget: None });
-        header.trials[0].load.request_timeout = limit;
-        assert_eq!(header.trials[0].workload.request_timeout, None, "as in an older run");
-        let parsed = parse_header(&serde_json::to_string(&header).unwrap()).unwrap();
-        let text = serde_json::to_vec(&tests::record(&header, 0)).unwrap();
-        let found = [&parsed.trials[0], &record(0, &text, None).unwrap().trial].map(|it| it.workload.request_timeout);
-        assert_eq!(found, [limit; 2]);
-    }
 }

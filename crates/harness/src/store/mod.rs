@@ -24,7 +24,7 @@ use crate::record::{Run, RunHeader, TrialRecord};
 use database::Access;
 use found::StoredRun;
 
-pub use database::SCHEMA;
+pub use database::{SCHEMA, SCHEMA_VERSION};
 pub use folders::{is_run, latest, runs};
 pub use found::{header, read};
 
@@ -62,7 +62,6 @@ impl Store {
         salvage::remove_drafts(folder);
         let database = database::open(folder, Access::Write)?;
         database.busy_timeout(database::COMMIT_TIMEOUT)?;
-        database::complete(&database, &text).map_err(|error| database::explained(folder, error))?;
         if is_header_damaged {
             folders::write_header(folder, &text)?;
         }
@@ -129,13 +128,12 @@ impl Store {
         let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;
         let window = Duration::from_nanos(load.window_ns);
         let histograms = [
-            ("lag", &load.send_delay.histogram),
+            ("send-delay", &load.send_delay.histogram),
             ("service", &load.service.histogram),
             ("response", &load.response.histogram),
         ];
         let mut log = Vec::new();
         stats::log::write_log(&mut log, &comment, start.into(), window, &histograms).with_context(place)?;
-        // Runs of earlier versions lack this folder.
         let folder = self.folder.join("histograms");
         if fs::create_dir(&folder).is_ok() {
             files::sync_folder(&self.folder).with_context(place)?;

@@ -41,11 +41,8 @@ pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(T
     Ok((texts, vec![damage]))
 }
 
-/// The checksum of each record; `None` in runs of earlier versions.
-pub(super) fn checksums(database: &Connection) -> rusqlite::Result<Option<BTreeMap<u32, u32>>> {
-    if !has_table(database, "checksums")? {
-        return Ok(None);
-    }
+/// The checksum of each record.
+pub(super) fn checksums(database: &Connection) -> rusqlite::Result<BTreeMap<u32, u32>> {
     let mut statement = database.prepare("SELECT trial, record_crc32 FROM checksums ORDER BY trial")?;
     let (mut rows, mut known, mut last) = (statement.query([])?, BTreeMap::new(), None);
     while let Some(row) = rows.next()? {
@@ -53,27 +50,15 @@ pub(super) fn checksums(database: &Connection) -> rusqlite::Result<Option<BTreeM
         in_order(last.replace(trial), trial, true)?;
         known.insert(trial, row.get(1)?);
     }
-    Ok(Some(known))
+    Ok(known)
 }
 
-/// The copy of run.json; `None` in runs of earlier versions.
-pub(super) fn copy_of_header(database: &Connection) -> Result<Option<String>, String> {
-    let copy = || {
-        if !has_table(database, "header")? {
-            return Ok(None);
-        }
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        database.query_row("SELECT text, text_crc32 FROM header WHERE only_one = 0", [], row).map(Some)
-    };
-    let copy: rusqlite::Result<Option<(String, u32)>> = copy();
-    match copy.map_err(|error| error.to_string())? {
-        Some((text, checksum)) if crc32fast::hash(text.as_bytes()) != checksum => Err("it was changed".into()),
-        copy => Ok(copy.map(|(text, _)| text)),
-    }
-}
-
-fn has_table(database: &Connection, name: &str) -> rusqlite::Result<bool> {
-    database.query_row("SELECT count(*) > 0 FROM sqlite_master WHERE name = ?1", [name], |row| row.get(0))
+/// The copy of run.json.
+pub(super) fn copy_of_header(database: &Connection) -> Result<String, String> {
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let copy = database.query_row("SELECT text, text_crc32 FROM header WHERE only_one = 0", [], row);
+    let (text, checksum): (String, u32) = copy.map_err(|error| error.to_string())?;
+    if crc32fast::hash(text.as_bytes()) == checksum { Ok(text) } else { Err("it was changed".into()) }
 }
 
 /// Checks the order of rows: a table whose pages link to themselves has no end.

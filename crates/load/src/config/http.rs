@@ -9,8 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::stored::{is_one, one};
-
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpTraffic {
@@ -54,7 +52,6 @@ pub struct HttpTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
     /// The share of the requests, relative to the weights of the other requests; at least 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: u32,
     /// The expected status; by default, that of [`HttpTraffic`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,6 @@ pub mod partition;
 pub mod profile;
 pub mod request_timeout;
 pub mod slices;
-pub mod stored;
 mod tls;
 pub mod trace;
 pub mod validate;
@@ -23,7 +22,6 @@ use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
 pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
-use stored::{is_one, one};
 pub use tls::TlsConfig;
 pub use trace::{Arrival, Sizes, Trace};
 
@@ -51,12 +49,11 @@ pub struct LoadConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
     /// Requests per short-lived connection; `None` if connections stay open. At most `connections` are open at once.
-    #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
     /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
     pub active: f64,
     /// The connection popularity: how each request selects one of the active connections.
-    #[serde(rename = "choice")]
     pub popularity: Popularity,
     /// Requests per second in the window, over all clients: the mean if the rate changes. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
@@ -72,7 +69,6 @@ pub struct LoadConfig {
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
     /// The requests that each connection of a closed loop sends at once. The next ones follow the last response.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub pipeline: u32,
     /// Requests to a key-value store; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +91,6 @@ pub struct LoadConfig {
     /// Independent clients in this process. They divide the connections and the rate.
     pub clients: u32,
     /// Processes that divide the connections and the rate. Each has `clients` clients.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub processes: u32,
     /// This process's part of the load, if several processes divide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,12 +313,10 @@ pub struct Phases {
     /// The ramp: the rate grows exponentially to the first rate of the window (kawai2008: 30 s).
     pub ramp_ns: u64,
     /// The warm-up: this rate is kept to reach a steady state (kawai2008: 30 s).
-    #[serde(rename = "hold_ns")]
     pub warm_up_ns: u64,
     /// The window: the results cover the requests planned in it (kawai2008: 10 min).
     pub measure_ns: u64,
     /// The cool-down: the longest wait for outstanding responses after the window.
-    #[serde(rename = "drain_ns")]
     pub cool_down_ns: u64,
 }
 

@@ -13,7 +13,6 @@ pub struct RequestTimeout {
     /// none.
     pub timeout_ns: u64,
     /// How often a request is sent again after a timeout, or after the failure of its connection.
-    #[serde(default)]
     pub retries: u32,
     /// The most retries, as a share of the requests. `None` without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

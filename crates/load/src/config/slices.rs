@@ -22,7 +22,6 @@ pub struct Slices {
     pub slice_ns: u64,
     /// The length of the gap after each slice, in nanoseconds. No client sends in the gap, so that responses arrive before the next
     /// slice.
-    #[serde(default)]
     pub gap_ns: u64,
     /// The length of the guard, in nanoseconds: requests planned in this first part of a slice are sent, but not measured.
     pub guard_ns: u64,

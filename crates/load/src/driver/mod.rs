@@ -80,7 +80,6 @@ pub enum Event {
         /// Responses completed so far.
         completed: u64,
         /// Bytes of bursts so far; 0 for services other than `stream`.
-        #[serde(default)]
         bytes: u64,
     },
     /// The load has ended.

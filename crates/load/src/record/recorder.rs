@@ -37,7 +37,7 @@ pub struct Counts {
     pub requests: u64,
     /// Requests outstanding at each edge of the window.
     pub outstanding: [u64; 2],
-    pub after_drain: u64,
+    pub after_cool_down: u64,
     pub errors: Errors,
     pub statuses: Statuses,
     /// Reconnects of the client.
@@ -197,7 +197,7 @@ impl<'a> Recorder<'a> {
     }
 
     pub fn leave(&mut self, requests: u64) {
-        self.counts.after_drain += requests;
+        self.counts.after_cool_down += requests;
     }
 
     pub fn errors(&mut self) -> &mut Errors {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((transactions.len(), counts.unsampled), (10, 5), "a transaction due after the window is not kept");
         assert_eq!(counts.went_back, 1);
         assert_eq!(
-            (counts.outstanding, counts.after_drain),
+            (counts.outstanding, counts.after_cool_down),
             ([0, 7], 3),
             "requests that wait for a connection are outstanding"
         );

@@ -222,11 +222,11 @@ impl Facts<'_> {
             outstanding: Outstanding {
                 at_start: outstanding(window.start),
                 at_end: outstanding(window.end),
-                after_drain: outstanding(u64::MAX),
+                after_cool_down: outstanding(u64::MAX),
             },
-            trial_requests: Some(all().count() as u64),
+            trial_requests: all().count() as u64,
             fit: self.trial.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
-            completed_by_part: Some(by_part(window, all().map(|record| record.complete.load(Relaxed)))),
+            completed_by_part: by_part(window, all().map(|record| record.complete.load(Relaxed))),
             ..self.common(samples, memory_bytes_per_connection)
         }
     }
@@ -251,7 +251,7 @@ impl Facts<'_> {
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
             goodput: self.trial.config.request_timeout.map(|it| goodput(samples, window_ns, it.timeout_ns)),
-            late: Some(late(&send_delay, &service, samples)),
+            late: late(&send_delay, &service, samples),
             stalled_ns: self.usage.stalled_ns,
             send_delay,
             service,
@@ -284,15 +284,15 @@ impl Facts<'_> {
         let busy = all.iter().filter_map(|it| it.busy_share(self.trial.clock)).fold(0.0, |busy, share| busy + share);
         let mut report = LoadReport {
             rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
-            completed_by_part: Some(completed_by_part),
+            completed_by_part,
             rate_sent_per_s: sum(&|it| it.sent) as f64 / window_s,
             outstanding: Outstanding {
                 at_start: sum(&|it| it.outstanding[0]),
                 at_end: sum(&|it| it.outstanding[1]),
-                after_drain: sum(&|it| it.after_drain),
+                after_cool_down: sum(&|it| it.after_cool_down),
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
-            trial_requests: Some(sum(&|it| it.requests)),
+            trial_requests: sum(&|it| it.requests),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             tls: None,
             pauses: pauses(
@@ -316,7 +316,7 @@ impl Facts<'_> {
                 all.iter().for_each(|counts| measured.histogram.merge(&counts.beyond[time]));
                 measured.distribution = measured.histogram.distribution();
             }
-            report.late = Some(late(&report.send_delay, &report.service, &samples));
+            report.late = late(&report.send_delay, &report.service, &samples);
         }
         report.clock.went_back += sum(&|it| it.went_back);
         report.planned += unsampled;
@@ -397,6 +397,6 @@ mod tests {
         );
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();
-        assert_eq!((closed.unsampled, report.completed_by_part.unwrap()[3], closed.cpus), (2, 3, 1));
+        assert_eq!((closed.unsampled, report.completed_by_part[3], closed.cpus), (2, 3, 1));
     }
 }

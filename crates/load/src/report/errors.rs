@@ -18,7 +18,6 @@ macro_rules! classes {
         /// Failures by class. A request without a response has the class of its connection's failure, even if it was not sent.
         /// The failure of a connection without such requests counts once.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        #[serde(default)]
         pub struct Errors {
             $($(#[$doc])+ pub $field: u64),+
         }

@@ -16,7 +16,6 @@ pub struct HttpReport {
     pub statuses: BTreeMap<u16, u64>,
     /// The number of times that the client opened a connection again, because a response had announced its end. Only without
     /// `requests_per_connection`.
-    #[serde(default)]
     pub reconnects: u64,
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
     /// includes the guards. Medians of parts are unknown, and 0.

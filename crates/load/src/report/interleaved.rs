@@ -164,11 +164,11 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &mut [Sample], l
         sent: known(|sample| sample.sent_ns),
         completed: known(|sample| sample.complete_ns),
         rate_achieved_per_s: answered as f64 / window_s,
-        completed_by_part: Some(completed_by_part),
+        completed_by_part,
         rate_sent_per_s: sent_in_time as f64 / window_s,
         datagrams: report.datagrams.clone().map(|it| DatagramReport { lost: it.lost.min(unanswered), ..it }),
         outstanding: Outstanding { at_start: 0, at_end: pile_up, ..report.outstanding },
-        late: Some(figures::late(&send_delay, &service, &whole)),
+        late: figures::late(&send_delay, &service, &whole),
         receiver_busy_share: report.receiver_busy_share.map(busy),
         fit: config.rate_per_s.and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
         closed: report.closed.clone().map(|closed| ClosedReport { busy_share: busy(closed.busy_share), ..closed }),
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!((report.window_ns, report.planned, report.sent, report.completed), (256 * MS, 256, 256, 256));
         assert!((report.rate_achieved_per_s - 1_000.0).abs() < 1e-6, "{}", report.rate_achieved_per_s);
         assert!((report.rate_sent_per_s - 1_000.0).abs() < 1e-6);
-        assert_eq!(report.completed_by_part, Some([8; PARTS]), "a part is a round");
+        assert_eq!(report.completed_by_part, [8; PARTS], "a part is a round");
         assert_eq!(report.service.p50_by_part_ns, [5_000; PARTS], "2 to 9 us in each");
         let slices = report.slices.unwrap();
         assert_eq!((slices.rounds, slices.left_out, slices.overrun), (32, 0, 0));
@@ -273,7 +273,7 @@ mod tests {
             .for_each(|it| it.complete_ns += 2 * MS as i64);
         let rates = |config: &LoadConfig| {
             let report = joined(config, LoadReport::default(), &mut samples.clone(), &BTreeSet::new());
-            [report.slices.unwrap().responses, report.completed_by_part.unwrap().iter().sum::<u64>()]
+            [report.slices.unwrap().responses, report.completed_by_part.iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
         assert_eq!(rates(&LoadConfig { rate_per_s: None, ..config }), [320; 2], "a closed loop has no plan");

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((monitored.monitored, monitored.total()), (40, 0), "the client is not late");
         assert_eq!([0.5, 0.95, 0.99].map(|q| monitored.reaches(q)), [false, false, true]);
         assert_eq!(monitored.and(monitored).monitored, 80);
-        let report = |share| LoadReport { late: Some(late(0)), monitor_share: share, ..LoadReport::default() };
+        let report = |share| LoadReport { late: late(0), monitor_share: share, ..LoadReport::default() };
         assert!(report(Some(0.004)).is_foreign_tail(0.99) && !report(Some(0.004)).is_client_tail(0.99));
         assert!(!report(None).is_foreign_tail(0.99) && !report(Some(0.0)).is_foreign_tail(0.999));
     }

@@ -57,9 +57,8 @@ pub struct LoadReport {
     /// Responses completed inside the window, per second. In an open loop with turns: requests sent in the measured parts of the
     /// turns, less those by which the outstanding requests grew.
     pub rate_achieved_per_s: f64,
-    /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in older runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_by_part: Option<[u64; PARTS]>,
+    /// Responses completed in each of [`PARTS`] equal parts of the window.
+    pub completed_by_part: [u64; PARTS],
     /// Requests planned in each part, if the rate changes over the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_by_part: Option<[u64; PARTS]>,
@@ -69,19 +68,16 @@ pub struct LoadReport {
     pub outstanding: Outstanding,
     /// Failures in the whole trial, by class.
     pub errors: Errors,
-    /// Requests of the whole trial, sent or not; `None` in older runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trial_requests: Option<u64>,
+    /// Requests of the whole trial, sent or not.
+    pub trial_requests: u64,
     /// Send delay: t2 − t1. A short-lived connection's first request counts as sent when its connect(2) begins.
-    #[serde(rename = "lag")]
     pub send_delay: Measured,
     /// Service time: t3 − t2.
     pub service: Measured,
     /// Response time: t3 − t1.
     pub response: Measured,
-    /// Requests of the window that were sent late; `None` in older runs. See [`LoadReport::late_sends`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub late: Option<LateSends>,
+    /// Requests of the window that were sent late, without those of a stall: see [`LoadReport::late_sends`].
+    pub late: LateSends,
     /// The share of the window, or of an interleaved trial's active time, in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
@@ -109,7 +105,7 @@ pub struct LoadReport {
     /// Figures of short-lived connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
-    /// Figures of HTTP responses; `None` for other services, and in older runs.
+    /// Figures of HTTP responses; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpReport>,
     /// The TLS handshakes; `None` for plain text.
@@ -138,22 +134,17 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Counts the requests of the window that were sent late or that a stall may have delayed. Works for older runs too.
+    /// Counts the requests of the window that were sent late or that a stall may have delayed.
     pub fn late_sends(&self) -> LateSends {
-        let late = match self.late {
-            // Bursts of a stream have no planned time.
-            _ if self.stream.is_some() => LateSends::default(),
-            Some(late) => late,
-            None => LateSends::of(&self.send_delay.histogram, &self.service.histogram),
-        };
+        // Bursts of a stream have no planned time.
+        let late = if self.stream.is_some() { LateSends::default() } else { self.late };
         late.with_stalled(self.stalled_share().unwrap_or(0.0))
     }
 
-    /// The share of the whole trial's requests that `errors`, a part of [`Self::errors`], are. Older runs know only the requests of
-    /// the window, which give a higher share.
+    /// The share of the whole trial's requests that `errors`, a part of [`Self::errors`], are.
     pub fn error_share(&self, errors: u64) -> f64 {
         // A connection without a request may fail too.
-        let requests = self.trial_requests.unwrap_or(self.planned).max(errors);
+        let requests = self.trial_requests.max(errors);
         errors as f64 / requests.max(1) as f64
     }
 
@@ -192,7 +183,6 @@ pub struct ProcessReport {
     /// Requests that the process sent inside the window, per second.
     pub rate_sent_per_s: f64,
     /// Send delay.
-    #[serde(rename = "lag")]
     pub send_delay: Distribution,
     /// Service time.
     pub service: Distribution,
@@ -229,9 +219,7 @@ pub struct SliceReport {
     pub left_out: u64,
     /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
     pub overrun: u64,
-    /// The share of the window in which the contestant was active: its own slices, each until its last response. 0 in runs of older
-    /// versions.
-    #[serde(default)]
+    /// The share of the window in which the contestant was active: its own slices, each until its last response.
     pub active_share: f64,
     /// The CPU time of the server in the turns of others, as a share of the length of its own turns; `None` if unknown. The harness
     /// measures it.
@@ -245,8 +233,7 @@ pub struct SliceReport {
     pub p50_by_half_ns: [u64; 2],
     /// In a closed loop: the number of responses in the measured parts by the interactive response time law, window * connections /
     /// (mean response time + mean think time) (Denning and Buzen 1978, "The operational analysis of queueing network models").
-    /// `None` in other loops, in pipelines, and in runs of older versions.
-    #[serde(default)]
+    /// `None` in other loops, and in pipelines.
     pub law_responses: Option<f64>,
     /// The responses that arrived in the measured parts.
     pub responses: u64,
@@ -263,7 +250,6 @@ impl SliceReport {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChurnReport {
     /// Requests per connection.
-    #[serde(rename = "calls_per_connection")]
     pub requests_per_connection: u32,
     /// The number of these connections.
     pub opened: u64,
@@ -295,7 +281,7 @@ pub struct DatagramReport {
 }
 
 /// Figures of streams. The trial's other figures cover whole bursts; only the rate includes partial ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamReport {
     /// Bytes of bursts written in the window, or read in it if the server sends.
     pub bytes: u64,
@@ -364,7 +350,7 @@ pub enum Hardware {
 }
 
 /// Requests in flight at three times. In an open loop of short-lived connections, requests of waiting sessions count too. With a
-/// time limit, a request that has timed out is not in flight; older runs count it as in flight up to the end.
+/// time limit, a request that has timed out is not in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
     /// Requests in flight at the start of the window.
@@ -372,7 +358,7 @@ pub struct Outstanding {
     /// Requests in flight at the end of the window.
     pub at_end: u64,
     /// Requests without a response after the cool-down.
-    pub after_drain: u64,
+    pub after_cool_down: u64,
 }
 
 /// The clock of the timestamps.
@@ -387,6 +373,5 @@ pub struct ClockFacts {
     /// Drift against CLOCK_MONOTONIC over the trial, in parts per million.
     pub drift_ppm: f64,
     /// Requests of the window during which the clock went backwards.
-    #[serde(default)]
     pub went_back: u64,
 }

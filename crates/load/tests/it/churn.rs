@@ -224,7 +224,7 @@ fn unbegun_sessions_count_as_planned() {
         assert!(report.sent <= 41 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
         // Most of the 1200 requests wait at the end of the window and after the cool-down.
         assert!((100..=1200).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
-        assert!((1100..=1200).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
+        assert!((1100..=1200).contains(&report.outstanding.after_cool_down), "{:?}", report.outstanding);
         assert_eq!(report.outstanding.at_start, 0);
         assert_eq!(report.send_delay.distribution.count, report.sent, "unsent requests have no send delay");
     }

@@ -73,7 +73,7 @@ fn late_response_counts_as_none() {
         let goodput = report.goodput.unwrap();
         assert!(goodput.timeouts == report.errors.timeout && goodput.timeouts > 300, "{goodput:?} {:?}", report.errors);
         assert_eq!((report.errors.total(), goodput.retries), (report.errors.timeout, 0));
-        assert_eq!(report.outstanding.after_drain, 0, "a request that has timed out is not in flight");
+        assert_eq!(report.outstanding.after_cool_down, 0, "a request that has timed out is not in flight");
         let bins = goodput.bins.iter().fold((0, 0), |sum, bin| (sum.0 + bin.planned, sum.1 + bin.in_time));
         assert_eq!((goodput.bins.len(), bins), (5, (300, 0)));
     }

@@ -359,18 +359,3 @@ fn commands_of_documents_and_help_are_valid() {
         assert_eq!(conflict, None, "{}: {:?}", shown.source, shown.arguments);
     }
 }
-
-#[test]
-fn old_flag_names_are_aliases_of_the_new_ones() {
-    for (old, new) in [
-        ("compare --hold 1s --drain 2s", "compare --warm-up 1s --cool-down 2s"),
-        ("compare --calls-per-connection 3 --choice zipf", "compare --requests-per-connection 3 --popularity zipf"),
-        ("compare --work cpu=1us", "compare --simulated-work cpu=1us"),
-        ("serve --work cpu=1us", "serve --simulated-work cpu=1us"),
-        ("load --target unix:s --hold 1s --choice zipf", "load --target unix:s --warm-up 1s --popularity zipf"),
-        ("run smoke --fleet --lost-rank end", "run smoke --distributed --lost-worker end"),
-    ] {
-        assert_eq!(parsed(&format!("muxbench {old}")), parsed(&format!("muxbench {new}")), "{old}");
-    }
-    assert!(Cli::try_parse_from("muxbench run smoke --fleet --lost-rank go-on".split(' ')).is_ok());
-}

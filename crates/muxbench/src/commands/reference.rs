@@ -61,7 +61,7 @@ const TRIALS: [(&str, &str); 12] = [
     ("reason", "the reason of the verdict"),
     ("service_p50_ns", "the median service time"),
     ("service_p99_ns", "the 99th percentile of the service time"),
-    ("lag_p99_ns", "the 99th percentile of the send delay"),
+    ("send_delay_p99_ns", "the 99th percentile of the send delay"),
     ("rate_achieved_per_s", "responses per second"),
     ("record", "the whole record of the trial, as JSON"),
 ];

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
-
 use super::format::{FormatArgs, given_flags};
 
 #[derive(Debug, clap::Args)]
@@ -33,17 +31,11 @@ pub struct ExecutionArgs {
     ///
     /// Under srun, mpirun or Kubernetes, each process is a worker. The first worker runs the servers and stores the results, and
     /// the others share connections and rate
-    #[arg(long, alias = "fleet", help_heading = "Distributed run")]
+    #[arg(long, help_heading = "Distributed run")]
     pub distributed: bool,
     /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
-    #[arg(
-        long,
-        value_name = "ACTION",
-        alias = "lost-rank",
-        requires = "distributed",
-        help_heading = "Distributed run"
-    )]
-    #[arg(value_parser = [PossibleValue::new("end"), PossibleValue::new("continue").alias("go-on")], hide_possible_values = true)]
+    #[arg(long, value_name = "ACTION", requires = "distributed", help_heading = "Distributed run")]
+    #[arg(value_parser = ["end", "continue"], hide_possible_values = true)]
     pub lost_worker: Option<String>,
     /// Say why: system calls, switches, CPU per request
     ///

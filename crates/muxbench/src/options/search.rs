@@ -28,7 +28,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p99: Option<Time>,
     /// Limit of the 99.9th percentile
-    #[arg(long, value_name = "TIME", value_parser = time_above_0, alias = "p99.9")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p999: Option<Time>,
     /// Half width of the final interval, as a share of the result [default: 5%; overload 10%]
     #[arg(long, value_name = "SHARE")]

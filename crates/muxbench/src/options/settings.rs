@@ -122,7 +122,7 @@ flags! {
     /// CPUs of the server, such as 0-1,3 [default: one half]
     server: Cpus = "CPUS" [long = "server-cpus"];
     /// CPUs of the client [default: the other half]
-    client: Cpus = "CPUS" [long = "client-cpus", alias = "cpus"];
+    client: Cpus = "CPUS" [long = "client-cpus"];
     /// Let server and client share all CPUs, and let the kernel place their threads
     shared: bool = "BOOL" [long = "share-cpus", num_args = 0..=1, require_equals = true, default_missing_value = "true"];
     /// Idle CPUs of this host: poll (they wake fast and evenly), sleep (as the system is configured), auto (poll on virtual
@@ -135,7 +135,7 @@ flags! {
     /// Duration in which the rate grows exponentially to its target
     ramp: Time = "TIME";
     /// Duration at the target rate before the measurement
-    warm_up: Time = "TIME" [alias = "hold"];
+    warm_up: Time = "TIME";
     /// Duration of the measured window
     ///
     /// The requests planned in it are measured
@@ -143,7 +143,7 @@ flags! {
     /// Mean number of sessions in the window, which lasts no longer than --measure; needs --requests-per-connection
     sessions: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Longest wait for outstanding responses after the window
-    cool_down: Time = "TIME" [alias = "drain"];
+    cool_down: Time = "TIME";
 }
 
 flags! {

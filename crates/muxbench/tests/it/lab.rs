@@ -208,10 +208,10 @@ fn servers_poll_the_interface_of_a_lab() {
     }
     let result = compare(&["--network", "lab", "--arch", "mt", "--busy-poll", "off,50us"]);
     let planned = result["run"]["trials"].as_array().unwrap();
-    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
+    if let Some(trial) = planned.iter().find(|it| !it["infeasible"].as_array().unwrap().is_empty()) {
         // An older kernel refuses the trials that poll, and no others.
         assert!(trial["serve"]["busy_poll"].is_object(), "{trial}");
-        skipped(&format!("busy polling: {}", trial["impossible"]));
+        skipped(&format!("busy polling: {}", trial["infeasible"]));
         return;
     }
     assert!(planned.iter().all(|it| it["workload"]["network"]["napi"] == true && it["load"]["slices"].is_object()));
@@ -222,8 +222,8 @@ fn servers_poll_the_interface_of_a_lab() {
     }
     let suspended = compare(&["--network", "lab", "--busy-poll", "off,50us:suspend=20ms"]);
     let planned = suspended["run"]["trials"].as_array().unwrap();
-    if let Some(trial) = planned.iter().find(|it| !it["impossible"].as_array().unwrap().is_empty()) {
-        skipped(&format!("suspension of interrupts: {}", trial["impossible"]));
+    if let Some(trial) = planned.iter().find(|it| !it["infeasible"].as_array().unwrap().is_empty()) {
+        skipped(&format!("suspension of interrupts: {}", trial["infeasible"]));
         return;
     }
     let trials = suspended["trials"].as_array().unwrap();

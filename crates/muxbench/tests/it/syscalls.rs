@@ -152,7 +152,7 @@ fn kernel_counts_are_shown_only_on_request() {
     let plan = muxbench().args(["plan", "mine.toml", "--json"]).current_dir(folder.path()).output().unwrap();
     let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["trials"][0]["serve"]["count_syscalls"], true);
-    assert_eq!(plan["trials"][0]["impossible"], serde_json::json!([]));
+    assert_eq!(plan["trials"][0]["infeasible"], serde_json::json!([]));
 }
 
 /// Adds the cases of this file.

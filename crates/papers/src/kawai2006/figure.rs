@@ -21,7 +21,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     let mut without = Vec::new();
     for at in runs.places() {
         let run = &runs.runs[at];
-        for worst in Sends::of(run, deviation_of[at]).worst {
+        for worst in Sends::of(run, deviation_of[at]).send_deviation {
             let (of, deviation) = match worst.here {
                 Some(here) => ("", Some(here)),
                 None => ("not valid", worst_not_valid(run, deviation_of[at], worst.architecture)),

@@ -49,8 +49,7 @@ pub(super) fn published_send_deviation() -> Vec<(String, [f64; 5])> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Sends {
     /// The columns of Table 5, in the order of [`ARCHITECTURES`].
-    #[serde(rename = "send_deviation")]
-    pub(super) worst: Vec<Worst>,
+    pub(super) send_deviation: Vec<Worst>,
     /// The number of trials that count (valid, constant intervals, readable samples) and of all trials in the matrix.
     deviation_trials: (usize, usize),
     /// Reasons why samples cannot be read.
@@ -101,7 +100,7 @@ impl Sends {
                 within_1us_of_median_median: median(|figures| figures.within_1us_of_median),
             };
         }
-        Self { worst: worst.into(), deviation_trials: (counted.len(), of_matrix), samples_missing }
+        Self { send_deviation: worst.into(), deviation_trials: (counted.len(), of_matrix), samples_missing }
     }
 
     /// Returns the notes below Table 5.
@@ -123,7 +122,7 @@ impl Sends {
     fn row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> GridRow {
         GridRow {
             lead: vec![name.into(), whose.into()],
-            cells: self.worst.iter().map(|worst| text(worst).unwrap_or("-".into())).collect(),
+            cells: self.send_deviation.iter().map(|worst| text(worst).unwrap_or("-".into())).collect(),
         }
     }
 

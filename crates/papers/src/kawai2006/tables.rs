@@ -117,7 +117,7 @@ impl Kawai2006 {
                 ]);
             }
         }
-        for worst in &self.sends.worst {
+        for worst in &self.sends.send_deviation {
             let here = worst.here.as_ref();
             let of_workload = |text: fn(&Workload) -> String| here.map_or(String::new(), |it| text(&it.workload));
             for Statistic { key, here_us, .. } in STATISTICS {

@@ -101,7 +101,7 @@ fn invalid_trials_have_no_times() {
         let is_valid = cell.here.as_ref().is_some_and(|here| here.repeats_estimated > 0);
         assert_eq!(times.is_some(), is_valid);
     }
-    assert!(tables.sends.worst.iter().flat_map(|it| &it.here).all(|it| it.verdict == VerdictKind::Valid));
+    assert!(tables.sends.send_deviation.iter().flat_map(|it| &it.here).all(|it| it.verdict == VerdictKind::Valid));
     let csv = tables.csv();
     assert_eq!(csv.lines().count(), 1 + 18 * 5 * 3 + 5 * 3);
     assert!(csv.lines().any(|line| line.contains(",saturated,mean_ms,,")), "{csv}");

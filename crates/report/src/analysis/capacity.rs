@@ -38,7 +38,7 @@ pub struct Search {
     pub(crate) interleaved: usize,
     /// The reason why the search ended; `None` if it was interrupted.
     pub(crate) ended: Option<SearchEnd>,
-    pub(crate) impossible: Vec<String>,
+    pub(crate) infeasible: Vec<String>,
     pub(crate) failure: Option<String>,
 }
 
@@ -48,7 +48,6 @@ pub struct Probes {
     pub(crate) met: usize,
     pub(crate) unmet: usize,
     pub(crate) unmet_by_the_client: usize,
-    #[serde(rename = "spoilt")]
     pub(crate) disturbed: usize,
     pub(crate) failed: usize,
 }
@@ -147,7 +146,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
         probes: Probes::of(search),
         interleaved: records().filter(|record| record.trial.load.slices.is_some()).count(),
         ended: search.ended,
-        impossible: first.infeasible.clone(),
+        infeasible: first.infeasible.clone(),
         failure: failed.next_back().map(|record| record.verdict.reason.clone()),
     }
 }

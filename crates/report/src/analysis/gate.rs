@@ -410,7 +410,7 @@ mod tests {
         for record in run.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
             let load = record.load.as_mut().unwrap();
             // As many requests before the window as in it, of which half failed.
-            (load.planned, load.trial_requests, load.errors.timeout) = (200, Some(400), 100);
+            (load.planned, load.trial_requests, load.errors.timeout) = (200, 400, 100);
         }
         let rows = GateReport::of(&run).unwrap().figures;
         let errors = rows.iter().find(|row| row.figure == GateFigure::Errors).unwrap();

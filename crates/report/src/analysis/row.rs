@@ -87,7 +87,6 @@ pub struct Row {
     /// Service time, t3 − t2, of all requests that count; `None` if no repeat has one.
     pub service: Option<Distribution>,
     /// Send delay, t2 − t1.
-    #[serde(rename = "lag")]
     pub send_delay: Option<Distribution>,
     /// Response time, t3 − t1; like service time.
     pub response: Option<Distribution>,
@@ -133,7 +132,6 @@ pub struct Row {
     pub(crate) tls: Option<Tls>,
     /// `None` without counters of the server.
     pub cost: Option<Cost>,
-    #[serde(rename = "why")]
     pub(crate) breakdown: Option<CostBreakdown>,
     /// `None` unless the server has several network threads.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -146,7 +146,6 @@ pub(crate) enum ChangeKind {
     /// The whole interval is within the margin.
     NoPracticalDifference,
     /// Not significant. With the correction for the number of pairs, the interval may exclude 1.
-    #[serde(rename = "not-told-apart")]
     NotSignificant,
     /// At least one run has fewer than three repeats that estimates use.
     NoInterval,

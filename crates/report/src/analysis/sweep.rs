@@ -167,8 +167,7 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
 /// Returns replies per second in each eighth of a trial's window.
 fn reply_rates(load: &LoadReport) -> Vec<f64> {
     let eighth_s = load.window_ns as f64 / 1e9 / SAMPLES as f64;
-    let parts = load.completed_by_part.as_ref().map_or(&[][..], |parts| parts);
-    parts.chunks(PARTS / SAMPLES).map(|parts| parts.iter().sum::<u64>() as f64 / eighth_s).collect()
+    load.completed_by_part.chunks(PARTS / SAMPLES).map(|parts| parts.iter().sum::<u64>() as f64 / eighth_s).collect()
 }
 
 /// Returns KiB per second in both directions, from the server's counters or the sizes of answered requests; `None` if

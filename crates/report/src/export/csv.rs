@@ -128,7 +128,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put("ports", workload.service.ports());
     row.put("active", workload.active);
     row.put("idle", workload.idle);
-    row.put("choice", workload.popularity.to_string());
+    row.put("popularity", workload.popularity.to_string());
     row.put("schedule", workload.trace.is_none().then_some(workload.schedule));
     row.put("think", Think(workload.think).to_string());
     row.put("service", workload.service.name());
@@ -142,9 +142,9 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put("request_bytes", request_bytes);
     row.put("response_bytes", response_bytes);
     row.put("ramp_ns", workload.phases.ramp_ns);
-    row.put("hold_ns", workload.phases.warm_up_ns);
+    row.put("warm_up_ns", workload.phases.warm_up_ns);
     row.put("measure_ns", workload.phases.measure_ns);
-    row.put("drain_ns", workload.phases.cool_down_ns);
+    row.put("cool_down_ns", workload.phases.cool_down_ns);
     row.put("seed", trial.load.seed);
     row.put("started_at", record.map(|record| &record.started_at));
     row.put("verdict", record.map(|record| format::verdict(record.verdict.kind)));
@@ -176,7 +176,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put_quantiles("service", service, &[("p1", P1), ("p25", P25), p50, ("p75", P75), p90, p95, p99, p999, max]);
     row.put("service_mean_ns", service.map(|it| it.mean_ns));
     row.put("service_stddev_ns", service.map(|it| it.stddev_ns));
-    row.put_quantiles("lag", load.map(|load| &load.send_delay.distribution), &[p50, p90, p95, p99, p999, max]);
+    row.put_quantiles("send_delay", load.map(|load| &load.send_delay.distribution), &[p50, p90, p95, p99, p999, max]);
     row.put_quantiles("response", load.map(|load| &load.response.distribution), &USUAL);
     row.put("late", late.map(|late| late.count));
     row.put("late_bound_ns", late.map(|late| late.bound_ns));
@@ -201,7 +201,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put("memory_user_bytes_per_connection", server.and_then(|server| server.memory_user_bytes_per_connection));
     row.put("memory_kernel_bytes_per_connection", server.and_then(|server| server.memory_kernel_bytes_per_connection));
     row.put("paths", paths.collect::<Vec<_>>().join(" "));
-    row.put("calls_per_connection", workload.requests_per_connection);
+    row.put("requests_per_connection", workload.requests_per_connection);
     row.put("pipeline", workload.pipeline);
     row.put("opened_per_s", churn.map(|churn| churn.opened_per_s));
     row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &USUAL);
@@ -306,7 +306,7 @@ mod tests {
             .filter(|(name, _)| ["service_", "response_"].iter().any(|it| name.starts_with(it)));
         let times: Vec<(&str, &str)> = times.filter(|(name, _)| name.ends_with("_ns")).collect();
         assert!(times.len() == 15 && times.iter().all(|(_, value)| value.is_empty()), "{times:?}");
-        assert!(headings.iter().zip(&row).any(|(name, value)| name == "lag_p50_ns" && !value.is_empty()));
+        assert!(headings.iter().zip(&row).any(|(name, value)| name == "send_delay_p50_ns" && !value.is_empty()));
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn varied_run() -> Run {
     let mut run = testkit::run();
     for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
         load.planned_by_part = Some(std::array::from_fn(|part| part as u64 + 10));
-        load.completed_by_part = Some(std::array::from_fn(|part| part as u64 + 9));
+        load.completed_by_part = std::array::from_fn(|part| part as u64 + 9);
     }
     run
 }
@@ -88,7 +88,7 @@ fn captions_state_only_differences_beyond_the_noise() {
     assert_eq!(words("service-time"), "Furthest apart at 400 connections: epoll 40.2 µs and poll 90.2 µs.");
     assert_eq!(words("ranking"), "Furthest from the best: poll at 400 connections, 2.25x.");
     // All rows have the same values.
-    for name in ["cpu", "memory", "lag", "rate", "switches", "syscalls", "time"] {
+    for name in ["cpu", "memory", "send-delay", "rate", "switches", "syscalls", "time"] {
         assert_eq!(words(name), "", "{name}");
     }
 }
@@ -99,7 +99,10 @@ fn figure_without_data_is_omitted() {
     let open = names(&testkit::run());
     assert!(!open.contains(&"latency") && !open.contains(&"throughput") && !open.contains(&"kernel"), "{open:?}");
     let closed = names(&testkit::closed_run());
-    assert!(closed.contains(&"throughput") && !closed.contains(&"lag") && !closed.contains(&"rate"), "{closed:?}");
+    assert!(
+        closed.contains(&"throughput") && !closed.contains(&"send-delay") && !closed.contains(&"rate"),
+        "{closed:?}"
+    );
     let mut empty = testkit::run();
     empty.records.clear();
     assert_eq!(names(&empty), [""; 0]);
@@ -132,7 +135,7 @@ fn figures_of_streams_show_bytes() {
     let run = testkit::bandwidth_run();
     let drawn = drawn(&run);
     let names = names(&drawn);
-    for name in ["throughput", "cpu", "switches", "syscalls", "rate", "lag"] {
+    for name in ["throughput", "cpu", "switches", "syscalls", "rate", "send-delay"] {
         assert!(!names.contains(&name), "{name}: {names:?}");
     }
     let shown = ["bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];

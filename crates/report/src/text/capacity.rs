@@ -109,7 +109,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
             lines.push(medium.prose(&tail_mark::note_of_search(&late.join(", "))));
         }
         for row in &rows {
-            let reasons = row.impossible.iter().chain(&row.failure).map(String::as_str).chain(advice(row));
+            let reasons = row.infeasible.iter().chain(&row.failure).map(String::as_str).chain(advice(row));
             lines.extend(reasons.map(|text| medium.prose(&format!("{}: {text}", row.architecture))));
         }
         lines.extend(interleaving(&rows).map(|text| medium.prose(&text)));
@@ -183,7 +183,7 @@ mod tests {
     fn note_of_marked_tail_does_not_deny_the_result() {
         let mut run = testkit::capacity_run();
         for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
-            load.late = Some(LateSends { bound_ns: 100_000, count: 2, sent: 200, ..LateSends::default() });
+            load.late = LateSends { bound_ns: 100_000, count: 2, sent: 200, ..LateSends::default() };
         }
         let text = render(&run, &Capacities::of(&run).unwrap(), 1_000.into());
         assert!(text.contains("? ") && text.contains(&tail_mark::note_of_search("mt, epoll")), "{text}");

@@ -290,7 +290,7 @@ mod tests {
             (breakdown.run_delay_ns_per_request, breakdown.run_delay_share_of_tail)
         };
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
-            load.late = Some(load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() });
+            load.late = load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() };
         }
         assert_eq!(share(&late), (Some(3_500.0), None), "the client may have caused the tail");
         let text = render(&summary, 160.into());
@@ -299,7 +299,7 @@ mod tests {
             "{text}"
         );
         let json = serde_json::to_value(&summary).unwrap();
-        assert_eq!(json["comparisons"][0]["rows"][0]["why"]["run_delay_ns_per_request"], 3_500.0);
+        assert_eq!(json["comparisons"][0]["rows"][0]["breakdown"]["run_delay_ns_per_request"], 3_500.0);
     }
 
     #[test]

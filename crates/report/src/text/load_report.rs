@@ -18,10 +18,10 @@ pub fn verdict(verdict: &Verdict, medium: Medium) -> String {
 pub fn errors(report: &LoadReport) -> String {
     let count = report.errors.total();
     let errors = format::counted(usize::try_from(count).unwrap_or(usize::MAX), "error", "errors");
-    match report.trial_requests.filter(|_| report.stream.is_none()) {
-        _ if count == 0 => errors,
-        Some(requests) => format!("{errors} among the {requests} requests of the whole trial"),
-        None => format!("{errors} in the whole trial"),
+    match count {
+        0 => errors,
+        _ if report.stream.is_some() => format!("{errors} in the whole trial"),
+        _ => format!("{errors} among the {} requests of the whole trial", report.trial_requests),
     }
 }
 
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_requests_of_the_whole_trial() {
-        let mut report = LoadReport { trial_requests: Some(1_500), ..testkit::load_report() };
+        let mut report = LoadReport { trial_requests: 1_500, ..testkit::load_report() };
         assert_eq!(errors(&report), "0 errors");
         report.errors.wrong = 1_200;
         assert_eq!(errors(&report), "1200 errors among the 1500 requests of the whole trial");
-        report.trial_requests = None;
+        report.stream = Some(load::report::StreamReport::default());
         assert_eq!(errors(&report), "1200 errors in the whole trial");
     }
 }

@@ -143,7 +143,7 @@ mod tests {
                 measured.histogram.extend([9_000_000; 8]);
                 measured.distribution = measured.histogram.distribution();
             }
-            load.late = Some(LateSends { bound_ns: 100_000, count, sent: 200, ..LateSends::default() });
+            load.late = LateSends { bound_ns: 100_000, count, sent: 200, ..LateSends::default() };
         }
         run
     }
@@ -197,7 +197,7 @@ mod tests {
         let load = run.records[0].load.as_mut().unwrap();
         load.service.histogram.extend([9_000_000; 40]);
         load.service.distribution = load.service.histogram.distribution();
-        load.late = Some(LateSends { bound_ns: 100_000, count: 3, sent: 200, ..LateSends::default() });
+        load.late = LateSends { bound_ns: 100_000, count: 3, sent: 200, ..LateSends::default() };
         let comparison = Summary::of(&run).comparisons.swap_remove(0);
         let row = comparison.rows.into_iter().find(|row| row.architecture == "epoll").unwrap();
         assert!(!row.is_client_tail(0.95), "the mark counts all repeats together");
@@ -223,7 +223,7 @@ mod tests {
     fn tail_needs_a_majority_of_clean_repeats() {
         let on_time = testkit::run().records.remove(0);
         let mut late = on_time.clone();
-        late.load.as_mut().unwrap().late = Some(LateSends { count: 9, sent: 200, ..LateSends::default() });
+        late.load.as_mut().unwrap().late = LateSends { count: 9, sent: 200, ..LateSends::default() };
         assert_eq!(servers(&[&on_time, &on_time, &late], 0.99).len(), 2);
         assert!(servers(&[&on_time, &late, &late], 0.99).is_empty());
         assert_eq!(servers(&[&on_time, &late, &late], 0.5).len(), 3, "late sends do not reach the median");

@@ -1,7 +1,6 @@
 //! The configuration of an external server.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -23,8 +22,7 @@ pub struct ExternalConfig {
     /// The folder with the content that the server serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// The address to listen on; port 0 means a free port. Stored runs without this field used 127.0.0.1.
-    #[serde(default = "any_port")]
+    /// The address to listen on; port 0 means a free port.
     pub listen: Address,
     /// The working directory; `None` for the directory of this process.
     pub directory: Option<PathBuf>,
@@ -94,10 +92,6 @@ impl ExternalConfig {
     fn config_path(&self) -> Option<PathBuf> {
         Some(self.dir.as_ref()?.join(&self.config.as_ref()?.name))
     }
-}
-
-fn any_port() -> Address {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
 }
 
 /// Checks that `program` is an executable file: a path if it contains a `/`, otherwise a name in PATH.

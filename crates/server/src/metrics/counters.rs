@@ -17,7 +17,6 @@ pub struct Snapshot {
     /// Connections that are open; for datagrams, ports.
     pub connections_open: u64,
     /// Threads and children that serve or wait for a connection; for an external server, all its threads.
-    #[serde(default)]
     pub workers: u64,
     /// User memory of all processes, in bytes; `None` where the system does not report it.
     pub memory_user_bytes: Option<u64>,
@@ -207,13 +206,11 @@ pub struct Moved {
 /// The figures of a window, and the cost of connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerCounters {
-    /// Length of the window, in nanoseconds; in an interleaved trial, the time in which the contestant was active. In runs of older
-    /// versions, this was the window divided by the contestants.
+    /// Length of the window, in nanoseconds; in an interleaved trial, the time in which the contestant was active.
     pub window_ns: u64,
     /// Connections open at the start of the window.
     pub connections: u64,
     /// Threads and children that served or waited for a connection at the start of the window.
-    #[serde(default)]
     pub workers: u64,
     /// The figures of each network thread, if there are several: connections open at the start of the window, and the increase of
     /// the other figures.

@@ -15,7 +15,6 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The time limits for a client; `None` for no limit. Only `http` has limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Limits {
     /// From the start of a request or of the connection to the request's last byte; also between two pieces of a response.
     pub request_ns: Option<u64>,

@@ -21,7 +21,6 @@ pub struct Work {
     /// The time in nanoseconds; the mean if `exponential`.
     pub time_ns: u64,
     /// Whether times are drawn from an exponential distribution instead of being constant.
-    #[serde(default)]
     pub exponential: bool,
     /// The share of the connections whose requests take the work, above 0 and at most 1; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// The controllers of a server; all `None` for a static server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Controllers {
     /// Changes the number of payload threads.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,6 @@ use wire::ServiceSpec;
 
 /// How a server of `udp` receives and sends datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct DatagramOptions {
     /// The most messages of a system call (recvmmsg, sendmmsg). With 1 and without offload, the calls are recvfrom and sendto.
     pub batch: u32,

@@ -221,7 +221,6 @@ impl fmt::Display for Threads {
 
 /// CPUs of each stage's threads; empty for all CPUs of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct StageCpus {
     /// CPUs of the accept thread and of all stages that run in it.
     pub accept: Vec<usize>,

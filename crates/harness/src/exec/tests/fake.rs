@@ -350,7 +350,7 @@ impl Fleet for FakeClient {
             samples::write(draft, &unanswered(&config), &[])?;
         }
         self.machine.write("client reports");
-        let report = LoadReport { completed_by_part: Some([100; PARTS]), ..judge::tests::healthy() };
+        let report = LoadReport { completed_by_part: [100; PARTS], ..judge::tests::healthy() };
         let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
         let samples = Draft { path: draft.clone(), is_kept: true };
         Ok(vec![Gathered { account, samples }])

@@ -95,7 +95,7 @@ fn server_counted_late_makes_trial_unsteady() {
 fn window_mostly_without_samples_is_unsteady() {
     let of = |unsampled: u64| {
         let closed = ClosedReport { unsampled, busy_share: 0.5, cpus: 1, think_ns: 0 };
-        let parts = Some([31; PARTS]);
+        let parts = [31; PARTS];
         let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
         judge(&LoadReport { completed_by_part: parts, ..report }, None)
     };

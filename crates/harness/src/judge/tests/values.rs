@@ -11,7 +11,7 @@ fn uneven() -> LoadReport {
         completed: 1_900,
         rate_sent_per_s: 990.0,
         rate_achieved_per_s: 950.0,
-        outstanding: Outstanding { at_start: 5, at_end: 60, after_drain: 7 },
+        outstanding: Outstanding { at_start: 5, at_end: 60, after_cool_down: 7 },
         receiver_busy_share: Some(0.95),
         errors: Errors { timeout: 2, ..Errors::default() },
         ..healthy()
@@ -123,7 +123,7 @@ fn limits_of_tails_follow_the_service_time_of_requests_on_time() {
     let late = LateSends::of(&report.send_delay.histogram, &report.service.histogram);
     let tails = |p99_ns: u64| LateSends { on_time_p99_ns: Some(p99_ns), on_time_p999_ns: Some(20_000_000), ..late };
     for (on_time_p99_ns, limit_ms) in [(90_000_000, 7.0), (6_000_000, 6.0), (100_000, 1.0)] {
-        let report = LoadReport { late: Some(tails(on_time_p99_ns)), ..report.clone() };
+        let report = LoadReport { late: tails(on_time_p99_ns), ..report.clone() };
         let expected = [("send delay p99", 0.0002, limit_ms), ("send delay p99.9", 0.0002, 20.0)];
         assert_values(&judge(&report, None).checks, &expected);
     }

@@ -14,7 +14,7 @@ request = "1B"
 response = "10KiB"
 [phases]
 ramp = "0"
-hold = "0"
+warm-up = "0"
 measure = "1s"
 "#;
 
@@ -88,7 +88,7 @@ fn options_of_external_servers_alone_are_rejected() {
 
 #[test]
 fn window_ends_after_its_sessions_or_its_measure() {
-    let text = GOOD.replace("[phases]", "calls-per-connection = 5\n[phases]\nsessions = 30");
+    let text = GOOD.replace("[phases]", "requests-per-connection = 5\n[phases]\nsessions = 30");
     let windows_ns = |text: &str| {
         let loads = Experiment::parse(text, "x.toml").unwrap().loads().unwrap();
         loads.iter().map(|load| load.phases.measure_ns).collect::<Vec<_>>()
@@ -268,7 +268,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "active = 0\n[phases]"),
         ("[phases]", "active = [\"1/64\", \"150%\"]\n[phases]"),
         ("[phases]", "idle = -1\n[phases]"),
-        ("[phases]", "choice = \"pareto\"\n[phases]"),
+        ("[phases]", "popularity = \"pareto\"\n[phases]"),
         ("[phases]", "schedule = \"random\"\n[phases]"),
         ("[phases]", "schedule = 3\n[phases]"),
         ("[phases]", "kv = 3\n[phases]"),
@@ -301,8 +301,8 @@ fn every_mistake_is_reported_with_its_line() {
             "service = \"http\"\n[workload.http]\nrequests = [{path = \"/\", headers = [\"Connection: close\"]}]\n[phases]",
         ),
         ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
-        ("[phases]", "calls-per-connection = 0\n[phases]"),
-        ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
+        ("[phases]", "requests-per-connection = 0\n[phases]"),
+        ("[phases]", "requests-per-connection = 1\nactive = \"1/2\"\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),
@@ -412,27 +412,4 @@ fn schema_has_the_main_keys_and_rejects_others() {
     for key in keys {
         assert!(schema["properties"][key].is_object(), "{key}");
     }
-}
-
-#[test]
-fn old_names_of_keys_are_accepted() {
-    let with = |extra: &str| GOOD.replace("[phases]", &format!("{extra}\n[phases]"));
-    let first = with("calls-per-connection = 3\nwork = \"cpu=1us\"\nchoice = \"uniform\"\n")
-        .replace("[phases]", "[phases]\ndrain = \"3s\"");
-    let mut standard = first.clone();
-    for (old, new) in [
-        ("calls-per-connection", "requests-per-connection"),
-        ("work =", "simulated-work ="),
-        ("choice", "popularity"),
-        ("drain", "cool-down"),
-        ("hold", "warm-up"),
-    ] {
-        assert!(standard.contains(old), "{old}");
-        standard = standard.replace(old, new);
-    }
-    let parse = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(parse(&standard), parse(&first));
-    let wrong = GOOD.replace("[phases]", "calls-per-connection = 1\nchoice = \"zipf\"\n[phases]");
-    let error = Experiment::parse(&wrong, "x.toml").unwrap_err().to_string();
-    assert!(error.contains("workload.choice") && error.contains("choice = \"zipf\""), "{error}");
 }

@@ -109,7 +109,7 @@ fn tail(is_met: bool, is_late: bool) -> impl FnOnce(&mut LoadReport) {
     move |load| {
         load.response.histogram = (0..1_000).map(|at| if at < 20 && !is_met { 5_000_000 } else { 50_000 }).collect();
         let count = if is_late { 9 } else { 0 };
-        load.late = Some(LateSends { bound_ns: 100_000, count, sent: 1_000, ..LateSends::default() });
+        load.late = LateSends { bound_ns: 100_000, count, sent: 1_000, ..LateSends::default() };
     }
 }
 

@@ -96,7 +96,7 @@ fn report(
     let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
     let report = LoadReport {
         tls: Handshakes::report(handshakes),
-        late: Some(late),
+        late,
         receiver_busy_share: busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),

@@ -104,7 +104,7 @@ fn report(
         outstanding: Outstanding {
             at_start: in_flight(window.start),
             at_end: in_flight(window.end),
-            after_drain: count(&is_lost),
+            after_cool_down: count(&is_lost),
         },
         errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.errors)),
         pauses: summary::pauses(

@@ -136,12 +136,12 @@ pub struct Attempts {
 impl Attempts {
     /// Adds the counts of another client.
     pub fn add(&mut self, other: &Self) {
-        let Outstanding { at_start, at_end, after_drain } = other.outstanding;
+        let Outstanding { at_start, at_end, after_cool_down } = other.outstanding;
         self.timeouts += other.timeouts;
         self.retries += other.retries;
         self.outstanding.at_start += at_start;
         self.outstanding.at_end += at_end;
-        self.outstanding.after_drain += after_drain;
+        self.outstanding.after_cool_down += after_cool_down;
     }
 }
 
@@ -166,10 +166,10 @@ pub fn settle(
         attempts.timeouts += u64::from(!is_answered);
         let end = if is_answered { complete } else { sent.saturating_add(timeout_ticks) };
         let in_flight = |tick: u64| u64::from(sent < tick && tick < end && complete != REJECTED);
-        let Outstanding { at_start, at_end, after_drain } = &mut attempts.outstanding;
+        let Outstanding { at_start, at_end, after_cool_down } = &mut attempts.outstanding;
         *at_start += in_flight(times.window.start);
         *at_end += in_flight(times.window.end);
-        *after_drain += in_flight(times.drained);
+        *after_cool_down += in_flight(times.drained);
         is_answered
     };
     for request in &mut *requests {
@@ -286,7 +286,11 @@ mod tests {
             let times = Times { window: 20..40, drained: 60, ..Times::default() };
             settle(&mut records, &mut [], &retries, 10, &times, |connection| connection == 1).outstanding
         };
-        assert_eq!(settled(&[]), Outstanding { at_start: 2, at_end: 1, after_drain: 0 });
-        assert_eq!(settled(&last), Outstanding { at_start: 2, at_end: 1, after_drain: 1 }, "the cool-down ended early");
+        assert_eq!(settled(&[]), Outstanding { at_start: 2, at_end: 1, after_cool_down: 0 });
+        assert_eq!(
+            settled(&last),
+            Outstanding { at_start: 2, at_end: 1, after_cool_down: 1 },
+            "the cool-down ended early"
+        );
     }
 }

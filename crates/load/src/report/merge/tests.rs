@@ -36,7 +36,7 @@ fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         ..Errors::default()
     };
     let count = samples.len() as f64;
-    let outstanding = Outstanding { at_start: 1, at_end: 2, after_drain: errors.timeout };
+    let outstanding = Outstanding { at_start: 1, at_end: 2, after_cool_down: errors.timeout };
     let mut report = trial.facts(5, Usage::default()).common(samples, 48.0);
     let goodput = report.goodput.as_mut().unwrap();
     (goodput.timeouts, goodput.retries) = (errors.timeout, samples.len() as u64);
@@ -90,7 +90,7 @@ fn overflowing_sums_saturate() {
             let report = LoadReport {
                 planned: u64::MAX,
                 cpu_ns: u64::MAX,
-                completed_by_part: Some([u64::MAX; PARTS]),
+                completed_by_part: [u64::MAX; PARTS],
                 errors: most(seen.errors),
                 clock: ClockFacts { went_back: u64::MAX, ..seen.clock.clone() },
                 closed: Some(closed),
@@ -103,7 +103,7 @@ fn overflowing_sums_saturate() {
         .collect();
     let report = report(&whole(3), &accounts, &merged);
     assert_eq!((report.planned, report.errors.refused, report.errors.total()), (u64::MAX, u64::MAX, u64::MAX));
-    assert_eq!(report.completed_by_part, Some([u64::MAX; PARTS]));
+    assert_eq!(report.completed_by_part, [u64::MAX; PARTS]);
     assert_eq!((report.closed.unwrap().cpus, report.datagrams.unwrap().ports), (1, u32::MAX));
     assert_eq!(report.stream.unwrap().bytes_by_second, [u64::MAX]);
 }
@@ -130,7 +130,7 @@ fn merged_report_of_three_processes_equals_one_report() {
     assert_eq!(counts(&one), counts(&three));
     assert!(one.goodput == three.goodput && one.goodput.as_ref().unwrap().bins.len() == 10, "{:?}", three.goodput);
     assert_eq!((one.rate_asked_per_s, one.rate_sent_per_s), (three.rate_asked_per_s, three.rate_sent_per_s));
-    assert_eq!(three.outstanding, Outstanding { at_start: 3, at_end: 6, after_drain: 30 });
+    assert_eq!(three.outstanding, Outstanding { at_start: 3, at_end: 6, after_cool_down: 30 });
     assert!(three.fit.unwrap().effect < 0.2);
     assert_eq!(three.processes.iter().map(|it| it.planned).collect::<Vec<_>>(), [900, 900, 1_200]);
     assert_eq!(three.processes[1].send_delay.count, 900);

@@ -200,7 +200,7 @@ fn lost_cpu_ends_run_and_records_no_trial() {
     }
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
     let target = serve.address.to_string();
-    for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", &target, "--cpus", "4000"]] {
+    for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", &target, "--client-cpus", "4000"]] {
         let message = printed(&muxbench().args(arguments).output().unwrap(), &[1]);
         assert!(message.contains("4000"), "{message}");
     }

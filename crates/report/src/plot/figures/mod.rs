@@ -172,7 +172,7 @@ pub const FIGURES: &[FigureSpec] = &[
         draw: over_window::rates,
     },
     FigureSpec {
-        name: "lag",
+        name: "send-delay",
         title: "Send delay of the client",
         about: "Five percentiles of the time from the planned to the actual send. This time should be small compared with the \
                 service time, and equal for all architectures.",

@@ -81,7 +81,7 @@ pub(super) fn rates(data: &PlotData<'_>) -> Option<Chart> {
             };
             (0..PARTS).filter_map(point).collect()
         };
-        vec![("", line(|it| it.completed_by_part.as_ref())), ("offered", line(|it| it.planned_by_part.as_ref()))]
+        vec![("", line(|it| Some(&it.completed_by_part))), ("offered", line(|it| it.planned_by_part.as_ref()))]
     })?;
     let y = Axis::linear("requests/s", Form::Number, points(&panels).map(|point| point.y));
     let most = |of: &str| {

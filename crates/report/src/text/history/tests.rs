@@ -106,7 +106,7 @@ fn p50_that_the_client_may_have_caused_is_marked() {
         run.header.name = name.into();
         let of_epoll = run.records.iter_mut().filter(|it| it.trial.architecture.to_string() == "epoll");
         for load in of_epoll.filter_map(|it| it.load.as_mut()) {
-            load.late = Some(LateSends { bound_ns: 100_000, count: 150, sent: 200, ..LateSends::default() });
+            load.late = LateSends { bound_ns: 100_000, count: 150, sent: 200, ..LateSends::default() };
         }
         builder.add(name, &run);
     }
