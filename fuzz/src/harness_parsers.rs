@@ -1,4 +1,4 @@
-//! Parsers of the harness: messages between workers, descriptions of servers, files and flags.
+//! Parsers of the harness: messages between workers, files and flags.
 
 use crate::files::{parse_and_write, read_and_write};
 
@@ -11,16 +11,6 @@ pub fn frame(data: &[u8]) {
     }
     read_and_write::<harness::record::LoadOrder>(data);
     read_and_write::<load::Event>(data);
-}
-
-/// Reads a server's description.
-pub fn description(data: &[u8]) {
-    use harness::description::Description;
-    if let Some(description) = Description::read(data) {
-        let line = description.line().expect("a description that was read can be written");
-        assert_eq!(Description::read(line.as_bytes()).as_ref(), Some(&description), "of {line}");
-        let _ = (description.check_sizes(), description.check(&description.service));
-    }
 }
 
 /// Reads a capture, and estimates the traffic of its first destination.

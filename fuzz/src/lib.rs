@@ -7,7 +7,7 @@
 //! # Layout
 //! - [`cuts`]: the split of an input into pieces
 //! - `servers`: protocol parsers of the server; `clients`: readers of responses
-//! - `files`: parsers of files and command-line values (addresses, ports, service descriptions, histograms)
+//! - `files`: parsers of files and command-line values (addresses, ports, services, histograms)
 //! - `harness_parsers`: parsers of the crates `harness` and `traffic`
 
 mod clients;
@@ -54,8 +54,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "units", run: harness_parsers::units },
     #[cfg(feature = "harness")]
     Target { name: "frame", run: harness_parsers::frame },
-    #[cfg(feature = "harness")]
-    Target { name: "description", run: harness_parsers::description },
     #[cfg(feature = "harness")]
     Target { name: "capture", run: harness_parsers::capture },
     Target { name: "histogram", run: files::histogram },

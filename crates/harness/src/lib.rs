@@ -13,13 +13,12 @@
 //! - [`doctor`]: problems of this host that disturb results, and their remedies
 //! - [`traffic_profile`]: the observed traffic of a running server, as an experiment
 //!
-//! Independent modules: [`calibration`] checks the client against known times, [`description`] asks a server for its
-//! service; [`deadline_stream`] applies one deadline to all reads and writes of a connection.
+//! Independent modules: [`calibration`] checks the client against known times, [`deadline_stream`] applies one deadline to all
+//! reads and writes of a connection.
 
 pub mod calibration;
 pub mod clients;
 pub mod deadline_stream;
-pub mod description;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod exec;

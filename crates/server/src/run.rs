@@ -86,13 +86,6 @@ pub struct ServerError {
     remedy: &'static str,
 }
 
-impl ServerError {
-    /// Whether the address was in use.
-    pub fn is_in_use(&self) -> bool {
-        self.error.kind() == io::ErrorKind::AddrInUse
-    }
-}
-
 fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Error) -> ServerError {
     let what = what.to_string();
     move |error| ServerError { what, error, remedy }

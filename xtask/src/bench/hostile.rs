@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -116,10 +115,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
 /// client's CPU, and by the client's clock; the server's share of its CPU; open hostile connections, and new ones per second.
 fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
     let address = free_address()?;
-    let mut command = serve(binary, architecture, &address.into(), &["--service", "http"]);
-    // Discard the warning that `serve` prints if it cannot advertise its service on port + 1.
-    command.stderr(Stdio::null());
-    let server = listen(command, &address.into())?;
+    let server = listen(serve(binary, architecture, &address.into(), &["--service", "http"]), &address.into())?;
     let mut crowd = None;
     if !manners.is_empty() {
         let order = Order {

@@ -59,8 +59,7 @@ impl fmt::Display for Stream {
 }
 
 impl Stream {
-    /// Returns the server's service. Parsing rejects sizes of 0; the load configuration's check rejects those that a
-    /// server advertises.
+    /// Returns the server's service. Parsing rejects sizes of 0.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Stream(wire::stream::Stream {
             packet_bytes: self.packet.0,

@@ -97,11 +97,6 @@ impl TargetUrl {
         self.ports.as_ref()
     }
 
-    /// Whether the server may advertise its service on the next port, as `muxbench serve` does.
-    pub fn may_be_described(&self) -> bool {
-        matches!(self.scheme, Scheme::Tcp | Scheme::Udp)
-    }
-
     /// The name in the server's certificate, if the client must encrypt: always with `https`, never with `http`, and otherwise if
     /// the workload has TLS.
     pub fn certified_name(&self, has_tls: bool) -> Option<&str> {

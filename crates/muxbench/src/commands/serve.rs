@@ -1,6 +1,5 @@
 //! `muxbench serve`: runs one server until a signal stops it.
 
-use std::net::TcpListener;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +8,6 @@ use std::time::Duration;
 use std::{io, iter, thread};
 
 use anyhow::{Context, anyhow, bail};
-use harness::description::{self, Description};
 use harness::host::placement;
 use harness::plan::stage_cpus;
 use harness::spec::stream::Stream;
@@ -30,7 +28,7 @@ use server::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
-use wire::{Address, Ports, ServiceSpec};
+use wire::{Address, ServiceSpec};
 
 use crate::options::named;
 use crate::options::settings::{ServerArgs, StreamArgs};
@@ -91,13 +89,13 @@ pub struct Args {
     keepalive_timeout: TimeLimit,
     /// Simulated work for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
     /// cpu=50us,exponential [default: none]
-    #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]
+    #[arg(long, value_name = "WORK", help_heading = "Server settings")]
     simulated_work: Option<Work>,
     #[command(flatten)]
     stream: StreamArgs,
     /// Address; port 0 is a free port
     ///
-    /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`. The server advertises its service on port + 1
+    /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
     /// Use TLS, with a certificate that the server makes [default: plain text]
@@ -129,8 +127,6 @@ pub struct Args {
     control: bool,
 }
 
-/// The number of attempts to start on a port whose next port is free. Then the server takes any free port.
-const ATTEMPTS: u32 = 32;
 /// Default size of a pool.
 const POOL: u32 = 256;
 /// The interval between checks whether a server has ended by itself.
@@ -213,14 +209,8 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         count_syscalls: args.count_syscalls,
     };
     check_cpus(&config)?;
-    let (server, listener) = start(&config)?;
+    let server = Server::start(&config)?;
     let ready = server.ready().clone();
-    let mut described = Description::of(config.service.clone(), server.ports().cloned());
-    described.tls = config.tls.is_some();
-    let advertised = listener.and_then(|it| it.map_or(Ok(()), |listener| description::offer(listener, &described)));
-    if let Err(reason) = advertised {
-        output::warn(format_args!("cannot advertise the service: {reason}; clients need --service and its sizes"));
-    }
     if args.json {
         send(&ready_event(&server));
     } else {
@@ -278,28 +268,6 @@ fn greeting(args: &Args, server: &Server) -> String {
     };
     let address = server.address();
     format!("{} listens on {address} ({service}); stop it with Ctrl-C\n{reachable}", args.arch)
-}
-
-/// Starts a server and listens on the next port to advertise its service. If the user gave port 0, chooses a port
-/// whose next port is free as well.
-fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListener>, String>)> {
-    let any = config.listen.ip().filter(|address| address.port() == 0);
-    for _ in 0..ATTEMPTS {
-        let Some((address, listener)) = any.and_then(description::free_pair) else { break };
-        if Ports::consecutive(address.port(), config.service.ports().unwrap_or(1)).is_none() {
-            // There are too few higher ports.
-            continue;
-        }
-        match Server::start(&ServeConfig { listen: address.into(), ..config.clone() }) {
-            Ok(server) => return Ok((server, Ok(Some(listener)))),
-            // Another process has taken one of the ports.
-            Err(error) if error.is_in_use() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let server = Server::start(config)?;
-    let listener = description::listen(server.address());
-    Ok((server, listener))
 }
 
 fn ready_event(server: &Server) -> ServerEvent {

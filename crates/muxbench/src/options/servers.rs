@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, bail};
-use harness::description::{self, Description};
+use anyhow::bail;
 use harness::spec::candidate::{UNNAMED_TARGET, check_name};
 use harness::spec::target::{Target, TargetUrl};
 use harness::spec::{Candidate, Exec, Experiment, Server, Service, WorkloadSpec};
@@ -13,7 +12,6 @@ use server::Architecture;
 use wire::{Address, names};
 
 use super::set_list;
-use crate::output;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Servers")]
@@ -183,9 +181,9 @@ impl ServersArgs {
         }
         let target = |Named { name, value: url }: &Named<TargetUrl>| {
             let pid = self.target_pid.iter().find(|pid| pid.name == *name).map(|pid| pid.value.0);
-            NamedTarget::new(name.clone(), url, pid, ask(url))
+            (name.clone(), Target { url: url.clone(), pid })
         };
-        let targets: Vec<NamedTarget> = self.target.iter().map(target).collect();
+        let targets: Vec<(String, Target)> = self.target.iter().map(target).collect();
         let is_command = |name: &str| self.exec.iter().any(|exec| exec.name == name);
         if let Some(Named { name, .. }) = self.exec_config.iter().find(|config| !is_command(&config.name)) {
             let suggestion = names::suggestion(name, self.exec.iter().map(|exec| exec.name.as_str()));
@@ -209,7 +207,7 @@ impl ServersArgs {
         }
         let commands = servers.commands.iter().map(|(name, _)| Candidate::Exec(name.clone()));
         let named: Vec<Candidate> =
-            servers.targets.iter().map(|it| Candidate::Target(it.name.clone())).chain(commands).collect();
+            servers.targets.iter().map(|(name, _)| Candidate::Target(name.clone())).chain(commands).collect();
         for server in named {
             if !servers.architectures.contains(&server) {
                 servers.architectures.push(server);
@@ -224,51 +222,27 @@ impl ServersArgs {
 pub struct Servers {
     /// All servers in order; empty for those of the preset.
     architectures: Vec<Candidate>,
-    targets: Vec<NamedTarget>,
+    targets: Vec<(String, Target)>,
     commands: Vec<(String, Exec)>,
-}
-
-#[derive(Debug)]
-struct NamedTarget {
-    name: String,
-    target: Target,
-    /// The service that the target advertises. Only `muxbench serve` does.
-    description: Option<Description>,
-}
-
-impl NamedTarget {
-    /// Creates a target. If the URL of a `udp` server does not list its ports, the description does.
-    fn new(name: String, url: &TargetUrl, pid: Option<NonZeroU32>, description: Option<Description>) -> Self {
-        let is_udp = url.service() == Some(Service::Udp) && url.ports().is_none();
-        let ports = description.as_ref().filter(|_| is_udp).and_then(|it| it.ports.as_ref());
-        let host = url.authority().and_then(|authority| authority.rsplit_once(':'));
-        let listed = ports.zip(host).and_then(|(ports, (host, _))| format!("udp://{host}:{ports}").parse().ok());
-        Self { name, target: Target { url: listed.unwrap_or_else(|| url.clone()), pid }, description }
-    }
 }
 
 impl Servers {
     /// A single target.
     pub fn target(url: &TargetUrl) -> Self {
-        Self::described(url, ask(url))
+        let name = UNNAMED_TARGET.to_owned();
+        let architectures = vec![Candidate::Target(name.clone())];
+        let target = Target { url: url.clone(), pid: None };
+        Self { architectures, targets: vec![(name, target)], commands: Vec::new() }
     }
 
-    /// A single target at an address. `service` is the requested service; by default, the server may advertise it.
+    /// A single target at an address.
     pub fn at(address: &Address, service: Option<Service>) -> anyhow::Result<Self> {
-        let description = address.ip().and_then(description::ask);
-        let is_udp = description.as_ref().is_some_and(|it| it.service.ports().is_some());
         let url = match address {
             Address::Unix(_) => address.to_string(),
-            Address::Ip(_) if service.map_or(is_udp, |it| it == Service::Udp) => format!("udp://{address}"),
+            Address::Ip(_) if service == Some(Service::Udp) => format!("udp://{address}"),
             Address::Ip(_) => format!("tcp://{address}"),
         };
-        Ok(Self::described(&url.parse().map_err(anyhow::Error::msg)?, description))
-    }
-
-    fn described(url: &TargetUrl, description: Option<Description>) -> Self {
-        let target = NamedTarget::new(UNNAMED_TARGET.to_owned(), url, None, description);
-        let architectures = vec![Candidate::Target(target.name.clone())];
-        Self { architectures, targets: vec![target], commands: Vec::new() }
+        Ok(Self::target(&url.parse().map_err(anyhow::Error::msg)?))
     }
 
     /// Replaces the servers of an experiment, if there are any. A server of the experiment that is among them keeps its definition,
@@ -279,13 +253,13 @@ impl Servers {
             experiment.exec.retain(|name, _| self.architectures.contains(&Candidate::Exec(name.clone())));
         }
         set_list(&mut experiment.architectures, &self.architectures);
-        experiment.target.extend(self.targets.iter().map(|it| (it.name.clone(), it.target.clone())));
+        experiment.target.extend(self.targets.iter().cloned());
         experiment.exec.extend(self.commands.iter().cloned());
     }
 
     /// Applies the service and the transport that the URL of the first target selects.
     pub fn apply_urls(&self, workload: &mut WorkloadSpec) {
-        let Some(NamedTarget { target: Target { url, .. }, .. }) = self.targets.first() else { return };
+        let Some((_, Target { url, .. })) = self.targets.first() else { return };
         workload.service = url.service().unwrap_or(workload.service);
         workload.transport = url.transport().unwrap_or(workload.transport);
     }
@@ -295,47 +269,10 @@ impl Servers {
         !self.targets.is_empty()
     }
 
-    /// The first description of a target.
-    pub fn description(&self) -> Option<&Description> {
-        self.targets.iter().find_map(|it| it.description.as_ref())
-    }
-
-    /// The number of ports that the URL of a target lists, or that the target advertises.
+    /// The number of ports that the URL of a target lists.
     pub fn ports(&self) -> Option<u32> {
-        let listed = |it: &NamedTarget| Some(it.target.url.ports()?.count());
-        let advertised = |it: &NamedTarget| it.description.as_ref()?.service.ports();
-        self.targets.iter().find_map(|it| listed(it).or_else(|| advertised(it)))
+        self.targets.iter().find_map(|(_, target)| Some(target.url.ports()?.count()))
     }
-
-    /// Fails if a target advertises another service than that of the experiment. Tells the requests to a target that advertises
-    /// none, unless the user stated them. Accepts an experiment without loads: its complete check names the cause.
-    pub fn check_advertised(&self, experiment: &Experiment, has_service: bool) -> anyhow::Result<()> {
-        let Some(load) = experiment.unread_loads().unwrap_or_default().into_iter().next() else { return Ok(()) };
-        for NamedTarget { name, target, description } in &self.targets {
-            match description {
-                Some(description) => {
-                    let has_tls = experiment.workload.tls.is_some();
-                    let checked = description.check(&load.service).and_then(|()| description.check_tls(has_tls));
-                    checked.with_context(|| format!("target {name}"))?;
-                }
-                None if target.url.may_be_described() && !has_service => {
-                    let address = target.url.resolve(experiment.workload.transport).ok().and_then(|it| it.ip());
-                    let note = |address| description::note_without_description(address, &load.service);
-                    address.map(note).into_iter().for_each(output::note);
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Asks a server for its description, unless its URL selects a service that `muxbench serve` does not advertise.
-fn ask(url: &TargetUrl) -> Option<Description> {
-    if !url.may_be_described() {
-        return None;
-    }
-    description::ask(url.resolve(url.transport().unwrap_or_default()).ok()?.ip()?)
 }
 
 /// Returns the remedy for a build that is a path or an address without the rest of a command or URL; `None` if it may be the name

@@ -38,7 +38,7 @@ pub struct SetupArgs {
     folder: Option<PathBuf>,
     /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
     /// cpu=50us,exponential; none [default: none]
-    #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]
+    #[arg(long, value_name = "WORK", help_heading = "Server settings")]
     simulated_work: Vec<MaybeWork>,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>, help_heading = "Trials")]
@@ -94,7 +94,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<u32>)]
     idle: Vec<u32>,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
-    #[arg(long, value_name = "POPULARITY", alias = "choice")]
+    #[arg(long, value_name = "POPULARITY")]
     popularity: Option<Popularity>,
     /// Seed of all random numbers: the order of trials, the schedules [default: 1]
     #[arg(long, value_name = "SEED", help_heading = "Trials")]
@@ -280,7 +280,7 @@ impl LoadArgs {
         set_list(&mut workload.active, &self.active);
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
-        self.traffic.apply_advertised(workload, servers.description(), has_file)?;
+        self.traffic.apply(workload, has_file)?;
         if workload.service == Service::Http && servers.have_target() && self.traffic.response.is_empty() {
             // The content of a target may have any length.
             workload.response = None;
@@ -314,7 +314,6 @@ impl LoadArgs {
         self.placement.apply(&mut experiment.placement);
         self.client.apply(&mut experiment.client);
         set(&mut experiment.client.processes, self.client_processes);
-        servers.check_advertised(&experiment, self.traffic.has_service())?;
         Ok(experiment)
     }
 

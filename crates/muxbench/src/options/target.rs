@@ -21,7 +21,7 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Returns the server. `service` is the requested service; by default, the server may advertise it.
+    /// Returns the server. `service` is the requested service.
     pub fn server(&self, service: Option<Service>) -> anyhow::Result<Servers> {
         match (&self.url, &self.target) {
             (Some(url), _) => Ok(Servers::target(url)),

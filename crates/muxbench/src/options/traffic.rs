@@ -3,8 +3,6 @@
 use std::num::NonZeroU32;
 
 use anyhow::bail;
-use harness::description::Description;
-use harness::spec::stream::Stream;
 use harness::spec::units::{Size, Think, count};
 use harness::spec::{Service, WorkloadSpec};
 
@@ -24,7 +22,7 @@ pub struct TrafficArgs {
     pipeline: Option<NonZeroU32>,
     /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions with
     /// this number of requests, and --connections limits the open sessions [default: unlimited]
-    #[arg(long, value_name = "N", alias = "calls-per-connection", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     requests_per_connection: Option<NonZeroU32>,
     /// fixed, kv, redis, http, udp, stream [default: fixed]
     ///
@@ -52,54 +50,16 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
-    fn has_request_size(&self) -> bool {
-        !self.request.is_empty() || self.stream.packet.is_some() && self.stream.ack.is_some()
-    }
-
     /// The service that the user requested.
     pub fn service(&self) -> Option<Service> {
         self.service
     }
 
-    pub fn has_service(&self) -> bool {
-        self.service.is_some() || !self.request.is_empty() || !self.response.is_empty()
-    }
-
-    /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests
-    /// are too large, or a flag has several values. `has_file` tells whether the workload comes from a file.
-    pub fn apply_advertised(
-        &self,
-        workload: &mut WorkloadSpec,
-        description: Option<&Description>,
-        has_file: bool,
-    ) -> anyhow::Result<()> {
+    /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have. Fails if a flag has
+    /// several values. `has_file` tells whether the workload comes from a file.
+    pub fn apply(&self, workload: &mut WorkloadSpec, has_file: bool) -> anyhow::Result<()> {
         check_single("--request", &self.request)?;
         check_single("--response", &self.response)?;
-        let Some(description) = description else {
-            self.apply(workload, has_file);
-            return Ok(());
-        };
-        if !self.has_request_size() {
-            description.check_sizes()?;
-        }
-        let advertised = &description.service;
-        let service = named::<Service>(advertised.name()).expect("files and servers use the same names");
-        workload.service = service;
-        if self.service.unwrap_or(service) == service {
-            workload.stream = advertised.stream().map(Stream::from);
-        }
-        self.apply(workload, has_file);
-        if workload.service == service
-            && let Some((request_bytes, response_bytes)) = advertised.fixed()
-        {
-            workload.request = self.request.first().copied().or(Some(Size(request_bytes)));
-            workload.response = self.response.first().copied().or(Some(Size(response_bytes)));
-        }
-        Ok(())
-    }
-
-    /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
-    fn apply(&self, workload: &mut WorkloadSpec, has_file: bool) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
         set(&mut workload.requests_per_connection, self.requests_per_connection);
@@ -120,6 +80,7 @@ impl TrafficArgs {
         update(&mut workload.http, false, |http| self.http.apply(http));
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
         update(&mut workload.kv, workload.service.has_records(), |kv| self.kv.apply(kv));
+        Ok(())
     }
 }
 

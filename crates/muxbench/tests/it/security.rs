@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, TIMEOUT, eventually, load, muxbench, store, text};
-use rustix::net::{AddressFamily, SocketType};
+use crate::common::{Serve, muxbench, store, text};
 use rustix::process::Pid;
 use server::Architecture;
 
@@ -84,31 +83,6 @@ fn server_prints_which_hosts_can_connect() {
     let (printed, bound_addresses) = greeting(&["--listen", "0.0.0.0:0"]);
     assert!(printed.contains("All hosts that reach this one can connect"), "{printed}");
     assert!(bound_addresses.iter().any(IpAddr::is_unspecified), "{bound_addresses:?}");
-}
-
-fn server_advertises_its_service_on_the_next_port() {
-    let epoll = "epoll".parse().unwrap();
-    let servers = [
-        ("fixed", Serve::start(epoll, 1, 1)),
-        ("kv", Serve::start_kv(epoll, &[])),
-        ("http", Serve::start_http(epoll, &[])),
-        ("stream", Serve::start_stream(epoll, &[])),
-        ("udp", Serve::start_udp(epoll, 3, &[])),
-    ];
-    for (service, serve) in &servers {
-        let next = SocketAddr::new(serve.ip().ip(), serve.ip().port() + 1);
-        let described = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(next)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            let mut printed = String::new();
-            stream.read_to_string(&mut printed)?;
-            Ok(printed)
-        };
-        // The server closes a connection whose advertisement takes too long: retry.
-        let is_advertisement =
-            |printed: String| printed.starts_with("muxbench serves {") && printed.contains(&format!("\"{service}\""));
-        eventually("the server advertises its service", || described().is_ok_and(is_advertisement));
-    }
 }
 
 /// Everything that a server sends after this request, until it closes the connection.
@@ -202,62 +176,13 @@ fn stored_escapes_do_not_reach_the_terminal() {
     assert!(text(&report.stdout).contains("u001b[2J"), "the escape is shown: {}", text(&report.stdout));
 }
 
-/// Runs `muxbench load` against a port without a server. A listener on the next port advertises this text.
-fn load_with_advertisement(described: &str) -> Output {
-    // Bind the target port without listening, so that connections to it are refused.
-    let bind_previous = |listener: &TcpListener| {
-        let place = listener.local_addr().ok()?.port();
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, place - 1))).ok()?;
-        Some((socket, place))
-    };
-    let (listener, (_held, place)) = std::iter::repeat_with(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
-        .take(100)
-        .find_map(|listener| bind_previous(&listener).map(|held| (listener, held)))
-        .expect("two consecutive ports are free");
-    let printed = format!("muxbench serves {described}\n");
-    std::thread::scope(|scope| {
-        // The client may close the connection early, so the write may fail.
-        scope.spawn(|| listener.accept().map(|(mut client, _)| client.write_all(printed.as_bytes())));
-        let mut command = load();
-        command.args(["--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
-        // A load with these flags and default sizes needs little memory.
-        command.args(["--rate", "10", "--timeout", "1s"]);
-        command.output().unwrap()
-    })
-}
-
-fn advertised_sizes_take_no_memory_of_the_client() {
-    let error = |described: &str| {
-        let output = load_with_advertisement(described);
-        let printed = text(&output.stderr);
-        assert!(!output.status.success() && !printed.contains("panicked"), "{printed}");
-        printed
-    };
-    let printed =
-        error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
-    assert!(printed.contains("requests above 64MiB need explicit sizes"), "{printed}");
-    // The client ignores an advertisement that lists too many ports, and rejects one whose two numbers of ports differ.
-    let ports = ["1-65535"; 60_000].join(",");
-    let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
-    let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));
-    assert!(printed.contains("Connection refused"), "{printed}");
-    let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"1-65535"}}"#));
-    assert!(
-        printed.contains("udp: 16B -> 16B, 4000000000 ports, but the flags request udp: 16B -> 16B, 65535 ports"),
-        "{printed}"
-    );
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     let models = ["epoll", "mt", "symped:2/epoll", "mt-pool:2"];
     cases.named(&models, case!(server_without_listen_is_reachable_from_this_host_only));
     cases.once(case!(server_on_all_addresses_is_reachable_from_any_host));
     cases.once(case!(server_prints_which_hosts_can_connect));
-    cases.once(case!(server_advertises_its_service_on_the_next_port));
     cases.once(case!(no_path_leads_out_of_a_served_folder));
     cases.once(case!(results_are_not_writable_by_others_with_umask_0));
     cases.once(case!(stored_escapes_do_not_reach_the_terminal));
-    cases.once(case!(advertised_sizes_take_no_memory_of_the_client));
 }

@@ -18,6 +18,9 @@ const BRIEF: [[&str; 2]; 5] = [
     ["--pacing", "sleep-spin"],
 ];
 
+/// The sizes of `Serve::start(epoll, 10, 20)`.
+const FIXED: [&str; 4] = ["--request", "10B", "--response", "20B"];
+
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();
     // Datagrams have ports in place of connections, and a pulse has a length of its own.
@@ -78,10 +81,9 @@ fn target_of_every_scheme_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("unix:{}", folder.path().join("s").display());
     let epoll = || "epoll".parse().unwrap();
-    let fixed = ["--request", "10B", "--response", "20B"];
     let servers = [
-        ("tcp://", Serve::start(epoll(), 10, 20), &[][..]),
-        ("", Serve::start_with(epoll(), 10, 20, &["--listen", &path], None), &fixed),
+        ("tcp://", Serve::start(epoll(), 10, 20), &FIXED[..]),
+        ("", Serve::start_with(epoll(), 10, 20, &["--listen", &path], None), &FIXED),
         ("udp://", Serve::start_udp(epoll(), 1, &[]), &[]),
         ("http://", Serve::start_http(epoll(), &[]), &[]),
         ("https://", Serve::start_http(epoll(), &["--tls"]), &["--insecure"]),
@@ -111,13 +113,13 @@ fn stopped_target_is_reported_before_anything_starts() {
     let serve = Serve::start("epoll".parse().unwrap(), 10, 20);
     let address = serve.ip();
     let target = format!("mine=tcp://{address}");
-    // The server advertises its sizes.
-    let run_stored = stored(folder.path(), &run(folder.path(), "compare", &["--target", &target, "--rate", "200"]));
+    let compare = || run(folder.path(), "compare", &[&["--target", &target, "--rate", "200"][..], &FIXED].concat());
+    let run_stored = stored(folder.path(), &compare());
     assert_eq!(run_stored.records[0].trial.workload.service.fixed(), Some((10, 20)));
     drop(serve);
     let resumed = muxbench().args(["run", "--resume", "here"]).current_dir(folder.path()).output().unwrap();
     assert!(error(&resumed).contains(&format!("target:mine: cannot connect to {address}")), "{resumed:?}");
-    let failed = error(&run(folder.path(), "compare", &["--target", &target, "--rate", "200"]));
+    let failed = error(&compare());
     assert!(failed.contains(&format!("muxbench: cannot connect to {address}: ")), "{failed}");
 }
 
@@ -126,7 +128,8 @@ fn search_finds_the_capacity_of_a_target() {
     let serve = Serve::start("epoll".parse().unwrap(), 10, 20);
     let target = format!("mine=tcp://{}", serve.ip());
     let limits = ["--p99", "10s", "--from", "500", "--to", "1000", "--precision", "50%"];
-    let run = stored(folder.path(), &run(folder.path(), "capacity", &[&["--target", &target], &limits[..]].concat()));
+    let run =
+        stored(folder.path(), &run(folder.path(), "capacity", &[&["--target", &target], &limits[..], &FIXED].concat()));
     assert!(run.records.len() >= 2, "{:?}", run.records.len());
     assert!(run.records.iter().all(|record| record.server.is_none() && record.load.is_some()));
 }
@@ -141,14 +144,14 @@ fn target_has_a_curve_and_an_overload() {
             && record.load.as_ref().is_some_and(|load| load.completed > 0 && load.errors.total() == 0)
     };
     let sweep = ["--target", &target, "--rate", "200,400"];
-    let output = run(folder.path(), "sweep", &sweep);
+    let output = run(folder.path(), "sweep", &[&sweep[..], &FIXED].concat());
     let swept = stored(folder.path(), &output);
     let rates: Vec<_> = swept.records.iter().filter_map(|it| it.trial.workload.rate_per_s).collect();
     assert!(rates == [200.0, 400.0] && swept.records.iter().all(is_of_target), "{rates:?}: {}", text(&output.stdout));
     fs::remove_dir_all(folder.path().join("here")).unwrap();
 
     let phases = ["--before", "300ms", "--pulse-length", "200ms", "--after", "500ms", "--request-timeout", "30s"];
-    let arguments = [&["--target", &target, "--capacity", "400"], &phases[..]].concat();
+    let arguments = [&["--target", &target, "--capacity", "400"], &phases[..], &FIXED].concat();
     let output = run(folder.path(), "overload", &arguments);
     let overloaded = stored(folder.path(), &output);
     assert!(overloaded.records.len() == 1 && is_of_target(&overloaded.records[0]), "{:?}", overloaded.records);

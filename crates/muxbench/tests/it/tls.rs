@@ -53,7 +53,8 @@ fn short_lived_connections_resume_sessions(architecture: Architecture) {
     let (url, file) = (format!("tcp://{}", serve.address), certificates(&serve));
     for is_full in [false, true] {
         let mut command = load();
-        command.args([&url, "--cacert", file.path().to_str().unwrap(), "--requests-per-connection", "1", "--json"]);
+        command.args([&url, "--cacert", file.path().to_str().unwrap(), "--response", "1KiB"]);
+        command.args(["--requests-per-connection", "1", "--json"]);
         let phases = "--ramp 0 --warm-up 0 --measure 1s --cool-down 60s";
         command.args("--connections 10 --rate 100 --pacing sleep-spin".split(' ')).args(phases.split(' '));
         command.args(is_full.then_some("--full-handshakes"));
@@ -78,18 +79,18 @@ fn each_service_with_connections_has_tls() {
         };
         let serve = Serve::start_of(epoll, &spec, &["--tls"]);
         let (address, file) = (serve.address.to_string(), certificates(&serve));
-        let trust = ["--target", &address, "--cacert", file.path().to_str().unwrap()];
-        load_without_errors(&[&trust[..], &["--rate", "100"]].concat());
-        load_without_errors(&["--target", &address, "--tls", "--insecure", "--schedule", "closed"]);
+        let response = if service == "fixed" { &["--response", "100000B"][..] } else { &[] };
+        let target = [&["--target", &address, "--service", service], response].concat();
+        let trust = ["--cacert", file.path().to_str().unwrap(), "--rate", "100"];
+        load_without_errors(&[&target[..], &trust].concat());
+        load_without_errors(&[&target[..], &["--tls", "--insecure", "--schedule", "closed"]].concat());
     }
 }
 
 fn server_with_tls_needs_a_client_with_tls() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 128, 128, &["--tls"], None);
     let address = serve.address.to_string();
-    for (flags, words) in
-        [(&[][..], "the server uses TLS: add --tls with --cacert FILE, or --insecure"), (&["--tls"], "--cacert FILE")]
-    {
+    for (flags, words) in [(&[][..], "whether it uses TLS"), (&["--tls"], "--cacert FILE")] {
         let output = load().args(["--target", &address]).args(flags).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && error.contains(words), "{error}");

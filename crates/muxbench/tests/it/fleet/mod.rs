@@ -424,75 +424,6 @@ fn resume_checks_the_network() {
     );
 }
 
-fn client_requests_only_the_advertised_service() {
-    let mut serve = muxbench();
-    serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
-    // The server advertises on port + 1. If another process owns that port, try another server.
-    let (mut serve, address) = (0..10)
-        .find_map(|_| {
-            use std::io::{BufRead, BufReader, Read};
-            let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut line = String::new();
-            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-            let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-            let address = ready["address"].as_str().unwrap().to_owned();
-            let (host, port) = address.rsplit_once(':').unwrap();
-            let next = port.parse::<u16>().unwrap() + 1;
-            let mut printed = String::new();
-            let stream = std::net::TcpStream::connect((host, next));
-            let read_in_time = |mut stream: std::net::TcpStream| {
-                stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
-                stream.read_to_string(&mut printed)
-            };
-            let _ = stream.and_then(read_in_time);
-            if printed.starts_with("muxbench serves ") {
-                return Some((child, address));
-            }
-            child.kill().and_then(|()| child.wait()).unwrap();
-            None
-        })
-        .unwrap();
-    let load = |flags: &str| {
-        let phases = "--ramp 0 --warm-up 0 --measure 300ms --connections 2 --rate 200 --json";
-        common::load().args(["--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
-    };
-    // On a busy machine the advertisement may come too late, as if the server advertised nothing: repeat the load.
-    let load_until = |flags: &str, is_expected: &dyn Fn(&Output) -> bool| {
-        let mut outputs = (0..10).map(|_| load(flags));
-        outputs.find(is_expected).unwrap_or_else(|| panic!("`{flags}`: {:?}", load(flags)))
-    };
-    let printed = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
-    let output = load_until("", &|output| printed(output)["config"]["service"]["request_bytes"] == 77);
-    assert!(printed(&output)["report"]["completed"].as_u64().is_some_and(|count| count > 0), "{output:?}");
-    let output = load("--request 77B --response 3KiB");
-    assert!(!output.stdout.is_empty(), "flags that agree with the advertised service are accepted");
-    for flags in ["--request 78B", "--service stream", "--service kv"] {
-        load_until(flags, &|output| {
-            let printed = String::from_utf8_lossy(&output.stderr);
-            !output.status.success() && printed.contains("serves fixed: 77B -> 3KiB, but the flags request")
-        });
-    }
-    serve.kill().and_then(|()| serve.wait()).unwrap();
-}
-
-fn client_without_advertised_service_states_its_request() {
-    // Occupy the port, so that no server of another test listens there and advertises its service on port + 1.
-    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let target = silent.local_addr().unwrap().to_string();
-    let printed = |flags: &str| {
-        let brief = "--connections 1 --ramp 0 --warm-up 0 --measure 100ms --timeout 200ms";
-        let mut load = common::load();
-        load.args(["--target", &target]).args(words(brief)).args(words(flags));
-        String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
-    };
-    let advice = printed("");
-    assert!(advice.contains("requesting fixed: 128B -> 10KiB") && advice.contains("--service, --request"), "{advice}");
-    for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
-        let printed = printed(flags);
-        assert!(!printed.contains("does not advertise its service"), "{flags}: {printed}");
-    }
-}
-
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(client_processes_share_every_kind_of_load));
@@ -506,7 +437,5 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(worker_with_killed_client_joins_the_next_trial));
     cases.once(case!(distributed_run_uses_requested_transport_or_fails));
     cases.once(case!(resume_checks_the_network));
-    cases.once(case!(client_requests_only_the_advertised_service));
-    cases.once(case!(client_without_advertised_service_states_its_request));
     clusters::cases(cases);
 }

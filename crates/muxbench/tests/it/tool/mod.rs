@@ -441,10 +441,7 @@ fn serve_and_load_work_without_a_runner() {
 }
 
 fn client_with_wrong_sizes_fails_before_the_ramp() {
-    // Use a Unix socket: over TCP the server advertises its sizes.
-    let folder = tempfile::tempdir().unwrap();
-    let listen = format!("unix:{}", folder.path().join("socket").display());
-    let serve = crate::common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
+    let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 100);
     let output = crate::common::load()
         .args(["--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
         .args(["--connections", "5", "--timeout", "200ms"])
