@@ -4,7 +4,6 @@
 //! decodes columns of integers and floats: plain or with a dictionary, uncompressed or with Snappy or Zstandard.
 
 pub(crate) mod column;
-mod snappy;
 pub(crate) mod thrift;
 
 use std::collections::BTreeMap;
