@@ -406,22 +406,15 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::{Shutdown, TcpStream};
+    use std::net::Shutdown;
     use std::os::fd::{BorrowedFd, RawFd};
-    use std::sync::{Arc, OnceLock, mpsc};
-    use std::time::Duration;
 
-    use wire::ServiceSpec;
     use wire::fixed::Fixed;
 
     use super::*;
-    use crate::metrics::workers::{Counters, Workers};
+    use crate::metrics::workers::Counters;
     use crate::net::connection::Unsent;
-    use crate::registry::find_model;
-    use crate::service::limits::Limits;
-    use crate::socket;
-    use crate::spec::model::StageCpus;
-    use crate::spec::options::Options;
+    use crate::net::testkit::Fixture;
 
     #[test]
     fn slot_of_a_connection_takes_at_most_40_bytes() {
@@ -512,41 +505,13 @@ mod tests {
 
     #[test]
     fn receive_that_missed_the_end_is_restarted() {
-        let workers = Workers::new(0).unwrap();
-        let bound = socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap();
-        let (stop, stopper) = rustix::pipe::pipe().unwrap();
-        let context = ServerContext {
-            listener: &bound.socket,
-            sockets: &[],
-            model: find_model("sped").unwrap(),
-            stop: stop.as_fd(),
-            stopper: stopper.as_fd(),
-            stopping: &Arc::default(),
-            workers: &workers,
-            program_time: &OnceLock::new(),
-            service: &ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
-            content: None,
-            limits: Limits::default(),
-            tls: None,
-            work: None,
-            threads: None,
-            cpus: &StageCpus::default(),
-            connections_max: 1,
-            options: Options::default(),
-            socket_poll: None,
-            started: mpsc::channel().0,
-        };
-        thread::scope(|scope| {
-            let server = scope.spawn(|| run_service::<Deaf>(&context, &Fixed::new(1, 1)));
-            let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
-            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            client.shutdown(Shutdown::Write).unwrap();
-            // Unlike `read`, this continues after a signal that stopped the process for a while.
-            let end = client.read_to_end(&mut Vec::new());
-            rustix::io::write(&stopper, &[1]).unwrap();
-            server.join().unwrap().unwrap();
-            assert_eq!(end.expect("the sweep restarts the receive"), 0);
-        });
-        assert_eq!((workers.totals().accepted, workers.connections_open()), (Some(1), 0));
+        let fixture = Fixture::new();
+        let server = fixture.start("sped", None, |context| run_service::<Deaf>(context, &Fixed::new(1, 1)));
+        let mut client = fixture.connect();
+        client.shutdown(Shutdown::Write).unwrap();
+        // Unlike `read`, this continues after a signal that stopped the process for a while.
+        assert_eq!(client.read_to_end(&mut Vec::new()).expect("the sweep restarts the receive"), 0);
+        server.stop().unwrap();
+        assert_eq!((fixture.workers.totals().accepted, fixture.workers.connections_open()), (Some(1), 0));
     }
 }

@@ -73,25 +73,3 @@ async fn serve(open: Open, stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
     )
     .await;
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::ACCEPTS;
-    use crate::net::testkit::{check_flood, check_large_response, check_panicking_task};
-
-    #[test]
-    fn panicking_task_is_counted_and_others_continue() {
-        check_panicking_task("compio", 2, run);
-    }
-
-    #[test]
-    fn flood_of_connects_leaves_others_served() {
-        check_flood("compio", ACCEPTS as u64, run);
-    }
-
-    #[test]
-    fn large_response_leaves_others_served() {
-        check_large_response("compio", run);
-    }
-}

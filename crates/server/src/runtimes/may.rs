@@ -168,19 +168,3 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
     }
     lock(shared).buffers.push(buffer);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::testkit::{check_large_response, check_panicking_task};
-
-    #[test]
-    fn panicking_task_is_counted_and_others_continue() {
-        check_panicking_task("may", 1, run);
-    }
-
-    #[test]
-    fn large_response_leaves_others_served() {
-        check_large_response("may", run);
-    }
-}

@@ -31,3 +31,42 @@ mod owned;
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "a build may have no runtime")]
 use common::*;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// Makes the tests of each runtime: threads, and the most connections that one thread accepts before it serves another client.
+    macro_rules! tests {
+        ($($runtime:ident $feature:literal $threads:literal $($accepts_max:expr)?;)*) => {
+            $(#[cfg(feature = $feature)]
+            mod $runtime {
+                use crate::net::testkit;
+                use crate::runtimes::$runtime::run;
+
+                #[test]
+                fn panicking_task_is_counted_and_others_continue() {
+                    testkit::check_panicking_task($feature, $threads, run);
+                }
+
+                $(#[test]
+                fn flood_of_connects_leaves_others_served() {
+                    testkit::check_flood($feature, $accepts_max, run);
+                })?
+
+                #[test]
+                fn large_response_leaves_others_served() {
+                    testkit::check_large_response($feature, run);
+                }
+            })*
+        };
+    }
+
+    tests! {
+        // tokio interrupts a task after 128 operations.
+        tokio "tokio" 2 128;
+        smol "smol" 2 crate::net::ACCEPTS as u64;
+        may "may" 1;
+        compio "compio" 2 crate::net::ACCEPTS as u64;
+        monoio "monoio" 2 crate::net::ACCEPTS as u64;
+        glommio "glommio" 2 crate::net::ACCEPTS as u64;
+    }
+}

@@ -100,25 +100,3 @@ async fn serve(open: Open, stream: impl AsyncReadRent + AsyncWriteRent + AsRawFd
     )
     .await;
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::ACCEPTS;
-    use crate::net::testkit::{check_flood, check_large_response, check_panicking_task};
-
-    #[test]
-    fn panicking_task_is_counted_and_others_continue() {
-        check_panicking_task("monoio", 2, run);
-    }
-
-    #[test]
-    fn flood_of_connects_leaves_others_served() {
-        check_flood("monoio", ACCEPTS as u64, run);
-    }
-
-    #[test]
-    fn large_response_leaves_others_served() {
-        check_large_response("monoio", run);
-    }
-}

@@ -76,25 +76,3 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         timer.as_mut().is_some_and(|timer| timer.poll_tick(context).is_ready())
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::testkit::{check_flood, check_large_response, check_panicking_task};
-
-    #[test]
-    fn panicking_task_is_counted_and_others_continue() {
-        check_panicking_task("tokio", 2, run);
-    }
-
-    #[test]
-    fn flood_of_connects_leaves_others_served() {
-        // tokio interrupts a task after 128 operations.
-        check_flood("tokio", 128, run);
-    }
-
-    #[test]
-    fn large_response_leaves_others_served() {
-        check_large_response("tokio", run);
-    }
-}
