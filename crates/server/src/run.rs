@@ -56,7 +56,7 @@ pub struct Server {
 struct ServerState {
     /// The listener; for datagrams, the sockets of all ports, those of each worker together.
     sockets: Vec<OwnedFd>,
-    serves_datagrams: bool,
+    config: ServeConfig,
     /// The read end of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
     stop: OwnedFd,
     stopper: OwnedFd,
@@ -64,13 +64,8 @@ struct ServerState {
     stopping: Arc<AtomicBool>,
     workers: Workers,
     delays: Mutex<RunDelays>,
-    counts_syscalls: bool,
-    controls_admission: bool,
-    stalls: bool,
-    reports_to_steering: bool,
     /// The time of the kernel's program that steers connections.
     program_time: OnceLock<ProgramTime>,
-    has_tls: bool,
     /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
@@ -120,29 +115,29 @@ impl ServerState {
 
     /// Reads all figures except run delays, at nearly the same time.
     fn snapshot_at_once(&self) -> Snapshot {
-        let workers = &self.workers;
+        let (workers, config) = (&self.workers, &self.config);
         let _boost = usage::PriorityBoost::start();
         let mut totals = self.totals();
         usage::add_process_totals(&mut totals, workers);
-        if self.serves_datagrams {
+        if config.service.ports().is_some() {
             totals.dropped = self.sockets.iter().map(platform::dropped).sum();
         } else {
             (totals.ignored, totals.unsent) = (None, None);
         }
-        if !self.controls_admission {
+        if config.controllers.admission.is_none() {
             totals.rejected = None;
         }
-        if !self.stalls {
+        if config.stall.is_none() {
             totals.hung = None;
         }
-        if !self.reports_to_steering {
+        if config.accept != Accept::Hermes {
             totals.steering_ns = None;
         }
         totals.steering_program_ns = self.program_time.get().and_then(ProgramTime::read_ns);
-        if !self.has_tls {
+        if config.tls.is_none() {
             totals.tls_failed = None;
         }
-        if !self.counts_syscalls {
+        if !config.architecture.model.counts_syscalls {
             // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
         }
@@ -229,18 +224,13 @@ impl Server {
         let (stop, stopper) = platform::pipe().map_err(failed("cannot create a pipe", MORE_DESCRIPTORS))?;
         let state = Arc::new(ServerState {
             sockets,
-            serves_datagrams: ports.is_some(),
+            config: config.clone(),
             stop,
             stopper,
             stopping: Arc::default(),
             workers,
             delays: Mutex::default(),
-            counts_syscalls: model.counts_syscalls,
-            controls_admission: config.controllers.admission.is_some(),
-            stalls: config.stall.is_some(),
-            reports_to_steering: config.accept == Accept::Hermes,
             program_time: OnceLock::new(),
-            has_tls: config.tls.is_some(),
             outside: OnceLock::new(),
         });
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
@@ -256,8 +246,9 @@ impl Server {
         let (started, is_started) = mpsc::channel();
         let (counting, is_counting) = mpsc::channel();
         let accept = {
-            let (state, config) = (state.clone(), config.clone());
+            let state = state.clone();
             move || {
+                let config = &state.config;
                 if config.count_syscalls {
                     let opened = Tracepoints::open().map(|outside| drop(state.outside.set(outside)));
                     let refused = opened.is_err();

@@ -8,7 +8,7 @@ use std::path::Path;
 use wire::Address;
 
 use crate::metrics::counters::{Snapshot, Totals};
-use crate::metrics::run_delays::RunDelays;
+use crate::metrics::run_delays::{Figures, RunDelays, ThreadId};
 use crate::platform;
 
 /// The state of an established connection in /proc/net/tcp.
@@ -23,10 +23,8 @@ const WAITING_THREADS_MAX: usize = 8;
 pub struct ProcfsStats {
     root: Root,
     address: Address,
-    /// The switches of each living thread, when last read.
-    switches: BTreeMap<(i32, i32), (u64, u64)>,
-    /// The sum of the switches of all threads that have ended.
-    ended: (u64, u64),
+    /// The voluntary and the involuntary switches.
+    switches: Figures<2>,
     delays: RunDelays,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
@@ -154,8 +152,8 @@ impl CpuClocks {
 impl ProcfsStats {
     /// Creates the figures of the server at `address`.
     pub fn new(root: Root, address: Address) -> Self {
-        let (switches, delays) = (BTreeMap::new(), RunDelays::default());
-        Self { root, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
+        let (switches, delays) = (Figures::default(), RunDelays::default());
+        Self { root, address, switches, delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
     /// Returns all figures so far; `reaped` is the usage of children that the supervisor has reaped. Switches of threads that
@@ -165,20 +163,19 @@ impl ProcfsStats {
         let processes = tree(self.root);
         self.add_cpu(&processes, reaped);
         let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
-        let threads: Vec<(i32, i32)> = pids
+        let threads: Vec<ThreadId> = pids
             .iter()
             .flat_map(|&pid| platform::threads_of(pid).into_iter().map(move |thread| (pid, thread)))
             .collect();
         let now = threads.iter().filter_map(|&(pid, thread)| {
-            Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
+            Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?.into()))
         });
-        self.add_switches(now.collect());
+        let [voluntary_switches, involuntary_switches] = self.switches.update(now.collect());
         let run_delay_ns = self.delays.update(&threads);
-        let of_each = || self.switches.values().chain([&self.ended]);
         Snapshot {
             at_ns: platform::monotonic_ns(),
             connections_open: connections(&self.address),
-            workers: self.switches.len() as u64,
+            workers: self.switches.living.len() as u64,
             memory_user_bytes: platform::memory_of_processes(&pids),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
             batch_jobs: None,
@@ -187,8 +184,8 @@ impl ProcfsStats {
             totals: Totals {
                 cpu_user_ns: self.cpu_user_ns,
                 cpu_system_ns: self.cpu_system_ns,
-                voluntary_switches: of_each().map(|switches| switches.0).sum(),
-                involuntary_switches: of_each().map(|switches| switches.1).sum(),
+                voluntary_switches,
+                involuntary_switches,
                 run_delay_ns,
                 ..Totals::default()
             },
@@ -213,16 +210,6 @@ impl ProcfsStats {
         let added_user = user_ns.saturating_sub(self.cpu_user_ns).min(added);
         self.cpu_user_ns += added_user;
         self.cpu_system_ns += added - added_user;
-    }
-
-    fn add_switches(&mut self, now: BTreeMap<(i32, i32), (u64, u64)>) {
-        for (thread, before) in &self.switches {
-            // A missing thread has ended. Fewer switches mean a new thread with the same id.
-            if now.get(thread).is_none_or(|now| now.0 < before.0 || now.1 < before.1) {
-                self.ended = (self.ended.0 + before.0, self.ended.1 + before.1);
-            }
-        }
-        self.switches = now;
     }
 }
 
@@ -322,14 +309,8 @@ mod tests {
     }
 
     #[test]
-    fn figures_never_fall_when_threads_end_or_the_split_moves() {
+    fn cpu_time_never_falls_when_the_split_moves() {
         let mut stats = ProcfsStats::new(Root::Supervisor(0), Address::Ip("127.0.0.1:0".parse().unwrap()));
-        stats.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
-        stats.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
-        assert_eq!((stats.ended, stats.switches.len()), ((9, 0), 1));
-        stats.add_switches(BTreeMap::from([((1, 1), (2, 0))]));
-        assert_eq!(stats.ended, (15, 1), "a reused thread id counts as a new thread");
-
         let totals = |user: u64, system: u64| Totals { cpu_user_ns: user, cpu_system_ns: system, ..Totals::default() };
         stats.add_cpu(&[], &totals(10, 10));
         stats.add_cpu(&[], &totals(4, 26));

@@ -1,5 +1,6 @@
 //! The time that threads were runnable and waited for a CPU, as the scheduler reports it.
 
+use std::array;
 use std::collections::BTreeMap;
 
 use crate::platform;
@@ -10,14 +11,38 @@ const THREADS_MAX: usize = 2_048;
 /// The ids of a process and of one of its threads.
 pub(crate) type ThreadId = (i32, i32);
 
-/// The waits of all threads so far. Their sum never falls, even when threads end.
-#[derive(Debug, Default)]
-pub(crate) struct RunDelays {
-    /// The wait of each living thread at the last reading.
-    living_ns: BTreeMap<ThreadId, u64>,
-    /// The sum of the waits of threads that have ended.
-    ended_ns: u64,
+/// Figures of all threads so far. Their sums never fall, even when threads end.
+#[derive(Debug)]
+pub(crate) struct Figures<const COUNT: usize> {
+    /// The figures of each living thread at the last reading.
+    pub(crate) living: BTreeMap<ThreadId, [u64; COUNT]>,
+    /// The sums of threads that have ended.
+    ended: [u64; COUNT],
 }
+
+impl<const COUNT: usize> Default for Figures<COUNT> {
+    fn default() -> Self {
+        Self { living: BTreeMap::new(), ended: [0; COUNT] }
+    }
+}
+
+impl<const COUNT: usize> Figures<COUNT> {
+    /// Replaces the figures of living threads; returns the sums of all threads so far.
+    pub(crate) fn update(&mut self, now: BTreeMap<ThreadId, [u64; COUNT]>) -> [u64; COUNT] {
+        for (thread, before) in &self.living {
+            // A missing thread has ended. A lower figure belongs to a new thread with the same id.
+            if now.get(thread).is_none_or(|now| now.iter().zip(before).any(|(now, before)| now < before)) {
+                self.ended = array::from_fn(|at| self.ended[at] + before[at]);
+            }
+        }
+        self.living = now;
+        array::from_fn(|at| self.ended[at] + self.living.values().map(|figures| figures[at]).sum::<u64>())
+    }
+}
+
+/// The waits of all threads so far.
+#[derive(Debug, Default)]
+pub(crate) struct RunDelays(Figures<1>);
 
 impl RunDelays {
     /// Reads the waits of `threads`; returns the sum of all waits so far, in nanoseconds. `None` with too many threads, or if
@@ -36,14 +61,8 @@ impl RunDelays {
         if now.values().all(|(runs, _)| *runs == 0) {
             return None;
         }
-        for (thread, before_ns) in &self.living_ns {
-            // A missing thread has ended. A lower wait belongs to a new thread with the same id.
-            if now.get(thread).is_none_or(|(_, now_ns)| now_ns < before_ns) {
-                self.ended_ns += before_ns;
-            }
-        }
-        self.living_ns = now.into_iter().map(|(thread, (_, ns))| (thread, ns)).collect();
-        Some(self.ended_ns + self.living_ns.values().sum::<u64>())
+        let [sum_ns] = self.0.update(now.into_iter().map(|(thread, (_, ns))| (thread, [ns])).collect());
+        Some(sum_ns)
     }
 }
 
@@ -57,6 +76,9 @@ mod tests {
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (3, 50)), ((1, 2), (1, 20))])), Some(70));
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (4, 60))])), Some(80));
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (1, 5))])), Some(85), "a new thread with the same id");
+        let mut figures = Figures::default();
+        figures.update(BTreeMap::from([((1, 1), [6, 1])]));
+        assert_eq!(figures.update(BTreeMap::from([((1, 1), [7, 0])])), [13, 1], "one lower figure is enough");
     }
 
     #[test]

@@ -293,10 +293,9 @@ pub(crate) mod tests {
         let snappy = |content: &[u8]| snap::raw::Encoder::new().compress_vec(content).unwrap();
         let zstd = |content: &[u8]| zstd::bulk::compress(content, 1).unwrap();
         let zeros = vec![0; content_bytes];
-        for (compression, bomb, honest) in [
-            (Compression::Snappy, snappy(&zeros), snappy(&[0; 80])),
-            (Compression::Zstd, zstd(&zeros), zstd(&[0; 80])),
-        ] {
+        for (compression, bomb, honest) in
+            [(Compression::Snappy, snappy(&zeros), snappy(&[0; 80])), (Compression::Zstd, zstd(&zeros), zstd(&[0; 80]))]
+        {
             let read = |pages: &[u8]| read(pages, 10, compression, false, Kind::Int64);
             assert_eq!(read(&headed(DATA, content_bytes as i64, about(5, 10), &bomb)), None);
             let of_dictionary = headed(DICTIONARY, content_bytes as i64, about(7, 1 << 20), &bomb);
