@@ -27,14 +27,26 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 
 /// Runs a command silently, and returns its standard output; an error contains all its output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    output_of(command, &[0])
+}
+
+/// Like [`output`], for a command that may end with any of these statuses.
+pub fn output_of(command: &mut Command, statuses: &[i32]) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
     let Output { status, stdout, stderr } = output;
-    if !status.success() {
+    if !status.code().is_some_and(|code| statuses.contains(&code)) {
         let text = [stdout, stderr].concat();
         bail!("{program} failed ({status}): {}", String::from_utf8_lossy(&text).trim());
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// Runs a command with its output on the terminal.
+pub fn show(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed ({status})");
+    Ok(())
 }
 
 /// Prints the name of a step and runs the step, with its output on the terminal; an error ends with `remedy`.
@@ -68,7 +80,7 @@ pub fn build_once(
     lock_file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
     let mut built_from = String::new();
     for input in inputs {
-        built_from += &fs::read_to_string(input).with_context(|| input.display().to_string())?;
+        built_from += &xtask::read(input)?;
     }
     // The mark is written last, so its presence shows a complete folder.
     let mark = folder.join(mark);
@@ -77,6 +89,6 @@ pub fn build_once(
     }
     eprintln!("== preparing target/{name}");
     build(&folder)?;
-    fs::write(&mark, built_from).with_context(|| mark.display().to_string())?;
+    xtask::write(&mark, built_from)?;
     Ok(folder)
 }

@@ -15,7 +15,7 @@ use load::io::source_ports;
 use load::tools::hostile::{Crowd, Tally, manner};
 use serde::{Deserialize, Serialize};
 
-use crate::child::{Process, pin, wait_until};
+use crate::process::{Process, pin, start, wait_until};
 
 const TICK: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -80,10 +80,10 @@ impl HostileProcess {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         // Shield the process from a Ctrl-C at the terminal; the end of its standard input stops it.
         command.arg("hostile").process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let mut process = start(&mut command)?;
         let tally = Arc::new(Mutex::new(Tally::default()));
-        let (lines, kept) = (process.stdout.take().context("standard output is piped")?, tally.clone());
-        let input = process.stdin.as_mut().context("standard input is piped")?;
+        let (lines, kept) = (process.0.stdout.take().context("standard output is piped")?, tally.clone());
+        let input = process.0.stdin.as_mut().context("standard input is piped")?;
         writeln!(input, "{}", serde_json::to_string(order)?).context("cannot send the order to the hostile clients")?;
         thread::spawn(move || {
             for line in BufReader::new(lines).lines().map_while(Result::ok) {
@@ -92,7 +92,7 @@ impl HostileProcess {
                 }
             }
         });
-        Ok(Self { process: Process(process), tally })
+        Ok(Self { process, tally })
     }
 
     pub fn tally(&self) -> Tally {

@@ -48,14 +48,28 @@ pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Returns the text of a file.
+///
+/// # Errors
+/// When the file cannot be read; the error names it.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Writes a file, in a new folder if necessary.
+///
+/// # Errors
+/// When the file cannot be written; the error names it.
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, content)).with_context(|| path.display().to_string())
+}
+
 /// Creates an empty folder in place of an existing one.
 ///
 /// # Errors
 /// When the folder cannot be removed or created.
 pub fn create_empty_folder(folder: &Path) -> anyhow::Result<()> {
-    let place = || folder.display().to_string();
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(place)?;
-    }
-    fs::create_dir_all(folder).with_context(place)
+    let emptied = if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) };
+    emptied.and_then(|()| fs::create_dir_all(folder)).with_context(|| folder.display().to_string())
 }

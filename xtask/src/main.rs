@@ -4,15 +4,13 @@
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks
-//! - `tools`: the other tasks. `bench`: measurements of muxbench itself; `child`: their processes; `hostile`, `soak`: servers under
+//! - `tools`: the other tasks. `bench`: measurements of muxbench itself; `process`: their processes; `hostile`, `soak`: servers under
 //!   hostile clients; `packages`: packages of the program; `picture`, `gallery`: pictures of stored runs, for documents;
 //!   `lighthouse`: judgements of pages; in the library, `book`, `cycles` (files that use each other) and the formats of packages
 
 #[cfg(feature = "tools")]
 mod bench;
 mod check;
-#[cfg(feature = "tools")]
-mod child;
 mod command;
 mod environment;
 #[cfg(feature = "tools")]
@@ -25,6 +23,8 @@ mod lighthouse;
 mod packages;
 #[cfg(feature = "tools")]
 mod picture;
+#[cfg(feature = "tools")]
+mod process;
 #[cfg(feature = "tools")]
 mod soak;
 #[cfg(feature = "tools")]

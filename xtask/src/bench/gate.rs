@@ -8,8 +8,9 @@ use std::process::Command;
 use anyhow::Context;
 use serde::Deserialize;
 
-use super::process::{answer, muxbench};
 use super::spread::{Bound, Spread};
+use crate::command;
+use crate::process::muxbench;
 
 /// Gates of equal builds.
 const SAME: usize = 30;
@@ -72,8 +73,10 @@ fn build(binary: &Path, added_ns: u64) -> String {
 fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> {
     let mut command = Command::new(binary);
     command.args(["gate", &build(binary, 0), &build(binary, added_ns), "--allow-exec", "--json", "--quiet"]);
+    let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     // Not slower, slower and undecided.
-    answer(command.args(flags), &[0, 1, 2])
+    let text = command::output_of(command.args(flags).arg("--output").arg(folder.path().join("run")), &[0, 1, 2])?;
+    serde_json::from_str(&text).with_context(|| format!("{command:?}"))
 }
 
 /// Runs a gate `count` times, and prints each outcome. Returns how many builds are slower, how many are not slower, and the times
@@ -127,5 +130,5 @@ fn record(binary: &Path, count: usize, file: &Path) -> anyhow::Result<()> {
         let logs: Vec<String> = logs.iter().map(|log| format!("{log:.4}")).collect();
         writeln!(text, "{figure} {}", logs.join(" "))?;
     }
-    std::fs::write(file, text).with_context(|| file.display().to_string())
+    xtask::write(file, &text)
 }

@@ -1,21 +1,19 @@
 //! Effect of thousands of hostile clients on honest clients: the p99 of the honest clients' latency with and without them.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use load::LoadReport;
-use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestamps};
+use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Timestamps};
 use load::tools::hostile::{MANNERS, Tally, manner};
 use wire::ServiceSpec;
 
-use super::loads::load_read;
-use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, muxbench, serve};
+use super::loads::{CONNECTIONS, load_read, phases};
 use super::spread::{Bound, rounds};
-use crate::child::{Process, wait_until};
 use crate::hostile::{HostileProcess, Order};
+use crate::process::{CLIENT_CPU, SERVER_CPU, Server, cpu_ns, muxbench, wait_until};
 
 /// Number of hostile clients. A third reconnects repeatedly: at any time a ninth of all is disconnected, and 10 000 are connected.
 const HOSTILE: u32 = 11_250;
@@ -28,7 +26,7 @@ const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
 const ACTS_PER_S: f64 = 1.0;
 /// Windows of one measurement. The median of their percentiles ignores a pause caused by another process.
 const WINDOWS: usize = 5;
-const WINDOW_NS: u64 = 1_200_000_000;
+const WINDOW_MS: u64 = 1_200;
 /// Limit on the ratio of the 99th percentiles, with to without hostile clients.
 const LIMIT: f64 = 3.0;
 
@@ -74,7 +72,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
         args.rate,
         args.hostile,
         crowds[2].1.join(", "),
-        WINDOW_NS / 1_000_000
+        WINDOW_MS
     );
     for architecture in &args.arch {
         let [ratio, client_ratio, silent, alone_us, hostile_us, alone_busy, busy, open, begun_per_s] =
@@ -114,12 +112,11 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
 /// Returns medians over windows: the 99th percentile in µs by the kernel's timestamps, which exclude waits for the
 /// client's CPU, and by the client's clock; the server's share of its CPU; open hostile connections, and new ones per second.
 fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
-    let address = free_address()?;
-    let server = listen(serve(binary, architecture, &address.into(), &["--service", "http"]), &address.into())?;
+    let server = Server::start(binary, architecture, &["--service=http", &format!("--cpus={SERVER_CPU}")])?;
     let mut crowd = None;
     if !manners.is_empty() {
         let order = Order {
-            config: LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, address) },
+            config: LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, &server) },
             manners: manners.to_vec(),
             acts_per_s: ACTS_PER_S,
         };
@@ -128,13 +125,14 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
         hostile.wait_until("the hostile clients are connected", |tally| tally.open >= connected.into())?;
         let condition = format!("the server has accepted {connected} connections (limit of descriptors: ulimit -Hn)");
         wait_until(&condition, Duration::from_secs(60), || {
-            let descriptors = fs::read_dir(format!("/proc/{}/fd", server.0.id())).context("the server ended")?;
+            let descriptors =
+                fs::read_dir(format!("/proc/{}/fd", server.process.0.id())).context("the server ended")?;
             Ok(descriptors.count() >= connected as usize * 9 / 10)
         })?;
         crowd = Some(hostile);
     }
     let tally = || crowd.as_ref().map(HostileProcess::tally).unwrap_or_default();
-    let figures = rounds(WINDOWS, || window(args, address, &server, &tally))?;
+    let figures = rounds(WINDOWS, || window(args, &server, &tally))?;
     if crowd.is_some() {
         ensure!(tally().open >= u64::from(args.hostile) / 2, "most hostile clients are disconnected: {:?}", tally());
     }
@@ -142,13 +140,8 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
 }
 
 /// Measures one honest load while the hostile clients, if any, stay connected.
-fn window(
-    args: &Hostile,
-    address: SocketAddr,
-    server: &Process,
-    tally: &dyn Fn() -> Tally,
-) -> anyhow::Result<[f64; 5]> {
-    let (report, [first, last]) = load_read(&honest(args, address), || Ok((cpu_ns(&server.0)?, tally())))?;
+fn window(args: &Hostile, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow::Result<[f64; 5]> {
+    let (report, [first, last]) = load_read(&honest(args, server), || Ok((cpu_ns(&server.process)?, tally())))?;
     let LoadReport { kernel, service, planned, completed, .. } = &report;
     ensure!(planned == completed, "{completed} of {planned} requests answered");
     let kernel = &kernel.as_ref().context("there are no timestamps of the kernel")?.service;
@@ -160,22 +153,17 @@ fn window(
     Ok([p99_us[0], p99_us[1], busy, after.open as f64, begun_per_s])
 }
 
-fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {
+fn honest(args: &Hostile, server: &Server) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),
         http: Some(HttpTraffic::new(vec![HttpTarget::get("/bytes/1024", Some(1024))])),
-        phases: Phases {
-            ramp_ns: 100_000_000,
-            warm_up_ns: 100_000_000,
-            measure_ns: WINDOW_NS,
-            cool_down_ns: 10_000_000_000,
-        },
+        phases: phases([100, 100, WINDOW_MS, 10_000]),
         // Leave the CPU to the hostile clients while no request is due.
         pacing: Pacing::SleepSpin,
         cpus: vec![CLIENT_CPU],
         timestamps: Timestamps::Kernel,
         timeout_ns: 30_000_000_000,
-        ..LoadConfig::new(address, SERVICE)
+        ..LoadConfig::new(server.address, SERVICE)
     }
 }

@@ -7,28 +7,38 @@ use load::config::{LoadConfig, Phases, Schedule};
 use load::{Event, LoadReport};
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, Sizes};
+use crate::process::CLIENT_CPU;
+
+pub const CONNECTIONS: u32 = 400;
+
+/// Bytes of a request and of a response.
+pub type Sizes = (u32, u32);
+
+/// The flags of a server for such requests.
+pub fn flags((request_bytes, response_bytes): Sizes) -> [String; 2] {
+    [format!("--request={request_bytes}B"), format!("--response={response_bytes}B")]
+}
 
 /// An open loop at 8 000 requests per second.
 pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(8_000.0),
-        phases: Phases {
-            ramp_ns: 500_000_000,
-            warm_up_ns: 500_000_000,
-            measure_ns: 4_000_000_000,
-            cool_down_ns: 1_000_000_000,
-        },
+        phases: phases([500, 500, 4_000, 1_000]),
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes })
     }
 }
 
-/// A closed loop, which measures a server's highest rate.
-pub fn closed_config(target: SocketAddr, sizes: Sizes) -> LoadConfig {
-    let phases = Phases { ramp_ns: 300_000_000, warm_up_ns: 0, measure_ns: 1_200_000_000, cool_down_ns: 1_000_000_000 };
-    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, sizes) }
+/// Returns this load as a closed loop, which measures a server's highest rate.
+pub fn closed(phases: Phases, load: LoadConfig) -> LoadConfig {
+    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, cpus: vec![CLIENT_CPU], ..load }
+}
+
+/// Phases with these lengths in milliseconds: ramp, warm-up, window and cool-down.
+pub fn phases(lengths_ms: [u64; 4]) -> Phases {
+    let [ramp_ns, warm_up_ns, measure_ns, cool_down_ns] = lengths_ms.map(|ms| ms * 1_000_000);
+    Phases { ramp_ns, warm_up_ns, measure_ns, cool_down_ns }
 }
 
 /// Runs a load; returns an error if a request fails.

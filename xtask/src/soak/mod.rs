@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::bench::process::muxbench;
+use crate::process::muxbench;
 use server::{Resources, Server};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
@@ -80,9 +80,9 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let mut servers = Vec::new();
     // With services in the outer loop, servers that have a round at the same time usually differ in architecture.
     for (arch, service) in soak.service.iter().flat_map(|service| soak.arch.iter().map(move |arch| (arch, service))) {
-        match Server::start(&binary, arch, service)? {
+        match Server::start(&binary, arch, service) {
             Ok(server) => servers.push(server),
-            Err(reason) => println!("{arch} {service} is left out: {reason}"),
+            Err(reason) => println!("{arch} {service} is left out: {reason:#}"),
         }
     }
     ensure!(!servers.is_empty(), "no architecture can provide any service; choose others with --arch and --service");

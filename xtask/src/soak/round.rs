@@ -14,8 +14,8 @@ use wire::ServiceSpec;
 use wire::stream::Stream;
 
 use super::server::Server;
-use crate::child::Process;
 use crate::hostile::{HostileProcess, Order};
+use crate::process::{Process, start};
 
 /// Clients of each kind; together fewer than the 300 workers of a pool.
 const HOSTILE: u32 = 90;
@@ -102,7 +102,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         pacing: Pacing::SleepSpin,
         seed: number,
         timeout_ns: 30_000_000_000,
-        ..LoadConfig::new(server.address, service)
+        ..LoadConfig::new(server.served.address, service)
     };
     Ok(match server.service.as_str() {
         // The default sizes of `serve`.
@@ -140,7 +140,7 @@ fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Pa
     let mut command = Command::new(binary);
     command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--warm-up", "0", "--json"]);
     command.arg("--output").arg(folder.join("results"));
-    command.args(["--service", &server.service, "--target", &server.address.to_string()]);
+    command.args(["--service", &server.service, "--target", &server.served.address.to_string()]);
     if server.service != "stream" {
         command.args(["--rate", "200", "--requests-per-connection", "3"]);
     }
@@ -152,7 +152,7 @@ fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Pa
         command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
     }
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command.spawn().map(Process).with_context(|| format!("cannot start {command:?}"))
+    start(&mut command)
 }
 
 /// Kills the client, which must still be running.

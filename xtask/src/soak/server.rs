@@ -1,17 +1,13 @@
 //! A server and the resources of its processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 
-use crate::child::Process;
+use crate::process::{self, children};
 
 /// A server has started when its number of descriptors has been stable for this time.
 const STARTUP: Duration = Duration::from_secs(2);
@@ -19,6 +15,7 @@ const STARTUP: Duration = Duration::from_secs(2);
 const RELEASE: Duration = Duration::from_secs(60);
 /// Time for threads to end. After this time, more threads than in the last sample are accepted: some start on demand.
 const THREAD_END: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sums over a server's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,10 +43,7 @@ impl Resources {
             held.memory_bytes += (number("RssAnon") + number("RssShmem")) << 10;
             held.threads += number("Threads");
             held.descriptors += fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count) as u64;
-            for task in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
-                let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-                family.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
-            }
+            family.extend(children(process));
         }
         held
     }
@@ -59,48 +53,26 @@ pub struct Server {
     /// Architecture and service.
     pub name: String,
     pub service: String,
-    pub address: SocketAddr,
     /// Resources after each round, with their times.
     pub samples: Vec<(Duration, Resources)>,
-    process: Process,
+    pub served: process::Server,
     /// Number of descriptors before the first client.
     descriptors: u64,
 }
 
 impl Server {
-    /// Starts a server. The inner error is the reason why the architecture cannot provide the service.
-    pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Result<Self, String>> {
-        let mut command = Command::new(binary);
-        command.args(["serve", "--json", "--arch", architecture, "--service", service]);
+    /// Starts a server. An error may mean that the architecture cannot provide the service.
+    pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Self> {
         // Low limits, so that all preallocated memory is in use after a few rounds.
-        command.args(["--connections-max", "1000", "--memory", "8MiB"]);
-        // Shield the server from a Ctrl-C at the terminal; `serve` ends with its parent.
-        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut lines = BufReader::new(process.stdout.take().context("standard output is piped")?);
-        let mut line = String::new();
-        lines.read_line(&mut line)?;
-        let mut errors = process.stderr.take().context("standard error is piped")?;
-        if line.is_empty() {
-            let reason = std::io::read_to_string(errors)?;
-            process.wait()?;
-            return Ok(Err(reason.trim().to_owned()));
-        }
-        // Drain both pipes.
-        thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
-        let ready: serde_json::Value =
-            serde_json::from_str(&line).with_context(|| format!("`serve` prints no JSON: `{line}`"))?;
-        let address = ready["address"].as_str().and_then(|address| address.parse().ok());
-        let pid = process.id();
-        Ok(Ok(Self {
+        let flags = ["--service", service, "--connections-max", "1000", "--memory", "8MiB"];
+        let served = process::Server::start(binary, architecture, &flags)?;
+        Ok(Self {
             name: format!("{architecture} {service}"),
             service: service.to_owned(),
-            address: address.with_context(|| format!("`serve` prints no address: {line}"))?,
             samples: Vec::new(),
-            process: Process(process),
-            descriptors: settled(pid),
-        }))
+            descriptors: settled(served.process.0.id()),
+            served,
+        })
     }
 
     /// Waits until the descriptors of all clients are closed, and takes a sample.
@@ -108,7 +80,7 @@ impl Server {
         let started = Instant::now();
         let held = loop {
             ensure!(!self.has_ended(), "the server ended");
-            let held = Resources::read(self.process.0.id());
+            let held = Resources::read(self.served.process.0.id());
             let are_threads_gone = self.samples.last().is_none_or(|(_, before)| held.threads <= before.threads);
             if held.descriptors <= self.descriptors && (are_threads_gone || started.elapsed() > THREAD_END) {
                 break held;
@@ -118,14 +90,14 @@ impl Server {
                 let kept = held.descriptors - self.descriptors;
                 bail!("{kept} descriptors are still open {RELEASE:?} after the last client");
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(POLL_INTERVAL);
         };
         self.samples.push((elapsed, held));
         Ok(())
     }
 
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.process.0.try_wait(), Ok(None))
+        !matches!(self.served.process.0.try_wait(), Ok(None))
     }
 
     pub fn summary(&self) -> String {
@@ -140,7 +112,7 @@ impl Server {
 fn settled(pid: u32) -> u64 {
     let (mut descriptors, mut since) = (Resources::read(pid).descriptors, Instant::now());
     while since.elapsed() < STARTUP {
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(POLL_INTERVAL);
         let now = Resources::read(pid).descriptors;
         if now != descriptors {
             (descriptors, since) = (now, Instant::now());
