@@ -8,23 +8,13 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use mdbook_driver::MDBook;
 
-use crate::root;
+use crate::{command, read, root, write};
 
 /// The pages of `muxbench reference`, in the folder `docs/reference`.
 const REFERENCE: [&str; 4] = ["commands", "experiments", "results", "exit-codes"];
 
 /// The endings of pictures that the book copies.
 const PICTURES: [&str; 2] = ["png", "svg"];
-
-/// Changes of mdBook's pages for readers without a mouse: the role of a button, and the keyboard in blocks that scroll.
-const ACCESSIBLE: [(&str, &str); 3] = [
-    ("<label id=\"mdbook-sidebar-toggle\"", "<label id=\"mdbook-sidebar-toggle\" role=\"button\""),
-    ("<div class=\"table-wrapper\"", "<div class=\"table-wrapper\" tabindex=\"0\""),
-    ("<pre><code class=\"", "<pre><code tabindex=\"0\" class=\""),
-];
-
-/// A handler in mdBook's script that does nothing. Browsers deprecate its event, and Lighthouse counts that.
-const DEPRECATED: &str = "window.onunload = function() { };";
 
 /// Builds the book in `folder` and returns the folder of its pages. `muxbench` is the binary that prints the reference.
 ///
@@ -34,73 +24,34 @@ pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let source = folder.join("src");
     crate::create_empty_folder(&source)?;
     for path in crate::documents()? {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        write(&source.join(page_name(path.strip_prefix(root())?)), &adapted(&path, &text))?;
+        write(&source.join(page_name(path.strip_prefix(root())?)), adapted(&path, &read(&path)?))?;
     }
     for extension in PICTURES {
         for path in crate::files(&root().join("docs"), extension)? {
-            let copy = source.join(path.strip_prefix(root())?);
-            fs::create_dir_all(copy.parent().unwrap_or(&source)).with_context(|| copy.display().to_string())?;
-            fs::copy(&path, &copy).with_context(|| path.display().to_string())?;
+            let picture = fs::read(&path).with_context(|| path.display().to_string())?;
+            write(&source.join(path.strip_prefix(root())?), picture)?;
         }
     }
+    let printed = |arguments: &[&str]| command::output(Command::new(muxbench).args(arguments));
     for page in REFERENCE {
-        write(&source.join(format!("docs/reference/{page}.md")), &printed(muxbench, &["reference", page])?)?;
+        write(&source.join(format!("docs/reference/{page}.md")), printed(&["reference", page])?)?;
     }
-    let schemas = printed(muxbench, &["schema"])?;
+    let schemas = printed(&["schema"])?;
     for name in schemas.lines().filter_map(|line| line.split_whitespace().next()) {
-        write(&source.join(format!("schemas/{name}.json")), &printed(muxbench, &["schema", name])?)?;
+        write(&source.join(format!("schemas/{name}.json")), printed(&["schema", name])?)?;
     }
-    write(&source.join("schemas/experiment.json"), &printed(muxbench, &["plan", "--schema"])?)?;
-    for name in ["book.toml", "book.css"] {
-        fs::copy(root().join("book").join(name), folder.join(name)).with_context(|| format!("book/{name}"))?;
+    write(&source.join("schemas/experiment.json"), printed(&["plan", "--schema"])?)?;
+    for name in ["book.toml", "book.css", "theme/head.hbs"] {
+        write(&folder.join(name), read(&root().join("book").join(name))?)?;
     }
-    let summary = fs::read_to_string(root().join("book/SUMMARY.md")).context("book/SUMMARY.md")?;
-    write(&source.join("SUMMARY.md"), &summary.replace("README.md)", "index.md)"))?;
+    let summary = read(&root().join("book/SUMMARY.md"))?;
+    write(&source.join("SUMMARY.md"), summary.replace("README.md)", "index.md)"))?;
     let book = MDBook::load(folder)?;
     book.build()?;
     let pages = book.build_dir_for("html");
-    make_accessible(&pages)?;
     let broken = broken_links(&pages)?;
     ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
     Ok(pages)
-}
-
-/// Returns the output of muxbench.
-fn printed(muxbench: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(muxbench).args(arguments).output();
-    let output = output.with_context(|| format!("cannot run {}", muxbench.display()))?;
-    ensure!(output.status.success(), "`muxbench {}` failed ({})", arguments.join(" "), output.status);
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-/// Changes all pages. An error says that mdBook writes pages in another way.
-fn make_accessible(pages: &Path) -> anyhow::Result<()> {
-    for path in crate::files(pages, "html")? {
-        let mut text = fs::read_to_string(&path)?;
-        for (before, after) in ACCESSIBLE {
-            let is_expected = path == pages.join("index.html");
-            ensure!(
-                !is_expected || text.contains(before),
-                "no page has `{before}`; adapt ACCESSIBLE to mdBook's pages"
-            );
-            text = text.replace(before, after);
-        }
-        write(&path, &text)?;
-    }
-    for path in crate::files(pages, "js")? {
-        let text = fs::read_to_string(&path)?;
-        if text.contains(DEPRECATED) {
-            write(&path, &text.replace(DEPRECATED, ""))?;
-        }
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let place = || path.display().to_string();
-    fs::create_dir_all(path.parent().with_context(place)?).with_context(place)?;
-    fs::write(path, text).with_context(place)
 }
 
 /// Returns the path of a document in the book. Web servers show `index.html` as the page of a folder.
@@ -142,7 +93,7 @@ fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
     let mut anchors = BTreeMap::new();
     let mut links = Vec::new();
     for path in crate::files(pages, "html")? {
-        let text = fs::read_to_string(&path)?;
+        let text = read(&path)?;
         let ids: BTreeSet<String> = values(&text, "id").into_iter().map(str::to_owned).collect();
         let found = [values(&text, "href"), values(&text, "src")].concat();
         links.extend(found.into_iter().map(|link| (path.clone(), link.to_owned())));

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, bail, ensure};
-use xtask::root;
+use anyhow::{Context, anyhow, bail, ensure};
+
+use crate::{read, root, write};
 
 /// Returns `cargo`, without the variables of this package. With them, build scripts that read them would run again, and their
 /// dependents would compile again.
@@ -21,16 +22,25 @@ pub fn cargo() -> Command {
 }
 
 /// Runs a command silently; an error contains the command's output.
+///
+/// # Errors
+/// When the command fails.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     output(command).map(drop)
 }
 
 /// Runs a command silently, and returns its standard output; an error contains all its output.
+///
+/// # Errors
+/// When the command fails.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     output_of(command, &[0])
 }
 
 /// Like [`output`], for a command that may end with any of these statuses.
+///
+/// # Errors
+/// When the command fails.
 pub fn output_of(command: &mut Command, statuses: &[i32]) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
@@ -43,21 +53,35 @@ pub fn output_of(command: &mut Command, statuses: &[i32]) -> anyhow::Result<Stri
 }
 
 /// Runs a command with its output on the terminal.
+///
+/// # Errors
+/// When the command fails.
 pub fn show(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?} failed ({status})");
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{}`", line(command)))?;
+    ensure!(status.success(), "`{}` failed ({status})", line(command));
     Ok(())
 }
 
-/// Prints the name of a step and runs the step, with its output on the terminal; an error ends with `remedy`.
-pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
-    println!("== {name}");
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
-    ensure!(status.success(), "`{name}` failed ({status}){remedy}");
-    Ok(())
+/// Prints a command and runs it, with its output on the terminal; an error ends with `remedy`.
+///
+/// # Errors
+/// When the command fails.
+pub fn step(command: &mut Command, remedy: &str) -> anyhow::Result<()> {
+    println!("== {}", line(command));
+    show(command).map_err(|error| anyhow!("{error:#}{remedy}"))
 }
 
-/// Returns an error that contains all errors.
+/// The name of a command's program, and its arguments.
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = [program].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Merges outcomes.
+///
+/// # Errors
+/// All errors of the outcomes.
 pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     let failed: Vec<String> = outcomes.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     ensure!(failed.is_empty(), failed.join("\n"));
@@ -65,6 +89,9 @@ pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result
 }
 
 /// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` contains the text of the current `inputs`.
+///
+/// # Errors
+/// When `build` fails, or the folder cannot be locked or read.
 pub fn build_once(
     name: &str,
     mark: &str,
@@ -80,7 +107,7 @@ pub fn build_once(
     lock_file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
     let mut built_from = String::new();
     for input in inputs {
-        built_from += &xtask::read(input)?;
+        built_from += &read(input)?;
     }
     // The mark is written last, so its presence shows a complete folder.
     let mark = folder.join(mark);
@@ -89,6 +116,6 @@ pub fn build_once(
     }
     eprintln!("== preparing target/{name}");
     build(&folder)?;
-    xtask::write(&mark, built_from)?;
+    write(&mark, built_from)?;
     Ok(folder)
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tools")]
 pub mod book;
+pub mod command;
 pub mod commands;
 #[cfg(feature = "tools")]
 pub mod cycles;

@@ -53,5 +53,5 @@ pub fn run(muxbench: &Path, book: &Path) -> anyhow::Result<()> {
     symlink(book, folder.path().join("book"))?;
     let mut judge = Command::new("node");
     judge.arg(root().join("xtask/lighthouse/judge.mjs")).arg(packages).arg(folder.path()).arg(SCORE_MIN).args(PAGES);
-    command::step("Lighthouse", &mut judge, &format!("; each score must be at least {SCORE_MIN}"))
+    command::step(&mut judge, &format!("; each score must be at least {SCORE_MIN}"))
 }

@@ -11,7 +11,6 @@
 #[cfg(feature = "tools")]
 mod bench;
 mod check;
-mod command;
 mod environment;
 #[cfg(feature = "tools")]
 mod gallery;
@@ -36,6 +35,7 @@ use std::process::ExitCode;
 use check::{audit, cross, fuzz, loom, sanitize};
 use clap::Parser;
 use environment::{browser, peers, python, servers};
+use xtask::command;
 
 /// Developer tasks
 #[derive(Debug, Parser)]

@@ -1,57 +1,62 @@
-//! Checks of dependencies: licences, sources and versions against `deny.toml`, withdrawn versions, advisories. And a summary.
+//! Checks of dependencies against `deny.toml`: licences, sources, wildcards, withdrawn versions, advisories.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
-use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
+use anyhow::{Context, ensure};
+use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package};
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
 use xtask::root;
 
 use crate::command;
 
-/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: a version may be
-/// withdrawn at any time, and this must not make the tests of an unchanged tree fail.
+/// What is read of `deny.toml`. cargo-deny reads the rest.
+#[derive(Deserialize)]
+struct Deny {
+    graph: Graph,
+    licenses: Licences,
+}
+
+#[derive(Deserialize)]
+struct Graph {
+    targets: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Licences {
+    allow: Vec<String>,
+    exceptions: Vec<Exception>,
+}
+
+/// Licences that are allowed for one crate only.
+#[derive(Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: Vec<String>,
+}
+
+/// Checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: a version may be withdrawn at any time, and
+/// this must not make the tests of an unchanged tree fail.
 pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
-    let path = root().join("deny.toml");
-    let place = || path.display().to_string();
-    // cargo-deny reads the rest of the file.
-    let deny: toml::Value = toml::from_str(&fs::read_to_string(&path).with_context(place)?).with_context(place)?;
-    let entry = |table: &str, key: &str| {
-        let value = deny.get(table).and_then(|table| table.get(key)).cloned();
-        value.with_context(|| format!("{}: there is no `{key}` in `[{table}]`", place()))
-    };
-    let targets: Vec<String> = entry("graph", "targets")?.try_into().with_context(place)?;
-    let licences: Vec<String> = entry("licenses", "allow")?.try_into().with_context(place)?;
-    let exceptions: Vec<Exception> = entry("licenses", "exceptions")?.try_into().with_context(place)?;
-    let metadata = metadata(&targets)?;
+    let deny: Deny = toml::from_str(&xtask::read(&root().join("deny.toml"))?).context("deny.toml")?;
+    let metadata = metadata(&deny.graph.targets)?;
     let (ours, others): (Vec<&Package>, Vec<&Package>) =
         metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
     ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
-    print_summary(&metadata, &others)?;
-    println!("allowed licences: {}", licences.join(", "));
-    let mut errors: Vec<String> =
-        others.iter().filter_map(|package| licence(package, &licences, &exceptions)).collect();
-    let mut report = |level: &str, findings: Vec<String>| {
-        match level {
-            "deny" => errors.extend(findings),
-            "warn" => findings.iter().for_each(|finding| println!("  {finding}")),
-            "allow" => {}
-            other => bail!("{}: invalid level `{other}`: use deny, warn or allow", place()),
-        }
-        anyhow::Ok(())
-    };
-    let level = |table, key| entry(table, key).map(|level| level.as_str().unwrap_or_default().to_owned());
-    for (key, is_git) in [("unknown-registry", false), ("unknown-git", true)] {
-        let unknown = others.iter().filter_map(|package| unknown_source(package, is_git)).collect();
-        report(&level("sources", key)?, unknown)?;
+    let mut errors: Vec<String> = ours.iter().flat_map(|package| wildcards(package)).collect();
+    let mut withdrawn = Vec::new();
+    for package in &others {
+        errors.extend(unknown_source(package));
+        errors.extend(licence(package, &deny.licenses));
+        withdrawn.extend(withdrawal(package));
     }
-    report(&level("bans", "wildcards")?, ours.iter().flat_map(|package| wildcards(package)).collect())?;
-    let (withdrawn, known) = withdrawn(&others);
-    println!("withdrawn versions: {} of {known} that the local index lists", withdrawn.len());
-    report(if denies_withdrawn { "deny" } else { "warn" }, withdrawn)?;
+    println!("dependencies: {} crates, {} withdrawn", others.len(), withdrawn.len());
+    if denies_withdrawn {
+        errors.append(&mut withdrawn);
+    }
+    withdrawn.iter().for_each(|warning| println!("  {warning}"));
     advisories()?;
     ensure!(errors.is_empty(), "deny.toml does not allow:\n{}", errors.join("\n"));
     Ok(())
@@ -69,137 +74,52 @@ fn metadata(targets: &[String]) -> anyhow::Result<Metadata> {
         .context("`cargo metadata --locked` fails; check that Cargo.lock matches the manifests")
 }
 
-fn print_summary(metadata: &Metadata, others: &[&Package]) -> anyhow::Result<()> {
-    let in_program = in_program(metadata)?;
-    let has = |package: &Package, kind: &TargetKind| package.targets.iter().any(|target| target.kind.contains(kind));
-    let count = |is: &dyn Fn(&Package) -> bool| others.iter().filter(|package| is(package)).count();
-    let mut bytes = 0;
-    for package in others {
-        bytes += size(package.manifest_path.parent().context("a manifest is in a folder")?.as_std_path())?;
-    }
-    println!(
-        "dependencies: {} crates, {} MiB of sources; {} for the program, the others for tests and tools",
-        others.len(),
-        bytes >> 20,
-        count(&|package| in_program.contains(&package.id))
-    );
-    let with_c: Vec<&str> =
-        others.iter().filter(|package| package.links.is_some()).map(|package| package.name.as_str()).collect();
-    println!(
-        "run while building: {} build scripts, {} macros; with C: {}",
-        count(&|package| has(package, &TargetKind::CustomBuild)),
-        count(&|package| has(package, &TargetKind::ProcMacro)),
-        with_c.join(", "),
-    );
-    let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for package in others {
-        versions.entry(&package.name).or_default().insert(package.version.to_string());
-    }
-    versions.retain(|_, versions| versions.len() > 1);
-    let several = versions.into_iter().map(|(name, all)| format!("{name} {}", Vec::from_iter(all).join(" and ")));
-    println!("in several versions: {}", several.collect::<Vec<_>>().join(", "));
-    Ok(())
-}
-
-/// Returns the packages that are linked into muxbench or needed to build it.
-fn in_program(metadata: &Metadata) -> anyhow::Result<BTreeSet<&PackageId>> {
-    let resolve = metadata.resolve.as_ref().context("`cargo metadata` resolves nothing")?;
-    let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
-    let start = metadata.packages.iter().find(|package| package.name == "muxbench").context("there is no muxbench")?;
-    let (mut found, mut left) = (BTreeSet::new(), vec![&start.id]);
-    while let Some(id) = left.pop() {
-        if found.insert(id) {
-            let is_built =
-                |dep: &&cargo_metadata::NodeDep| dep.dep_kinds.iter().any(|it| it.kind != DependencyKind::Development);
-            left.extend(nodes[id].deps.iter().filter(is_built).map(|dep| &dep.pkg));
-        }
-    }
-    Ok(found)
-}
-
-fn size(folder: &Path) -> anyhow::Result<u64> {
-    let place = || folder.display().to_string();
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder).with_context(place)? {
-        let entry = entry.with_context(place)?;
-        let metadata = entry.metadata().with_context(place)?;
-        bytes += if metadata.is_dir() { size(&entry.path())? } else { metadata.len() };
-    }
-    Ok(bytes)
-}
-
-/// Returns an error if a package has a forbidden source: git if `is_git`; otherwise any source except crates.io and git.
-fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
+/// Returns an error if a package is not from crates.io.
+fn unknown_source(package: &Package) -> Option<String> {
     let source = package.source.as_ref();
-    let is_published = source.is_some_and(cargo_metadata::Source::is_crates_io);
-    let is_elsewhere = !is_published && source.is_some_and(|it| it.repr.starts_with("git+")) == is_git;
     let place = source.map_or("a folder", |source| &source.repr);
-    is_elsewhere.then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
+    let is_known = source.is_some_and(cargo_metadata::Source::is_crates_io);
+    (!is_known).then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
 }
 
 /// Returns an error for each external crate of which this package of ours accepts any version.
 fn wildcards(package: &Package) -> impl Iterator<Item = String> {
-    let external = package.dependencies.iter().filter(|it| it.path.is_none());
-    external
-        .filter(|it| it.req.to_string() == "*")
-        .map(|it| format!("{}: it accepts any version of {}; name a version", package.name, it.name))
-}
-
-/// Licences that are allowed for one crate only.
-#[derive(Deserialize)]
-struct Exception {
-    #[serde(rename = "crate")]
-    name: String,
-    allow: Vec<String>,
+    let any = package.dependencies.iter().filter(|it| it.path.is_none() && it.req.to_string() == "*");
+    any.map(|it| format!("{}: it accepts any version of {}; name a version", package.name, it.name))
 }
 
 /// Returns an error if a package's licence is not allowed.
-fn licence(package: &Package, allowed: &[String], exceptions: &[Exception]) -> Option<String> {
-    let own = exceptions.iter().filter(|exception| exception.name == *package.name).flat_map(|it| &it.allow);
-    let allowed: Vec<String> = allowed.iter().chain(own).cloned().collect();
-    let name = format!("{} {}", package.name, package.version);
-    let Some(terms) = &package.license else { return Some(format!("{name}: its manifest names no licence")) };
-    refusal(terms, &allowed).map(|reason| format!("{name}: {reason}"))
+fn licence(package: &Package, licences: &Licences) -> Option<String> {
+    let own = licences.exceptions.iter().filter(|exception| exception.name == *package.name).flat_map(|it| &it.allow);
+    let allowed: Vec<&str> = licences.allow.iter().chain(own).map(String::as_str).collect();
+    let terms = package.license.as_deref().unwrap_or_default();
+    refusal(terms, &allowed).map(|reason| format!("{} {}: {reason}", package.name, package.version))
 }
 
 /// Returns an error if these terms are not allowed. Old manifests write `/` instead of `OR`.
-fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
+fn refusal(terms: &str, allowed: &[&str]) -> Option<String> {
     let expression = match Expression::parse_mode(terms, ParseMode::LAX) {
         Ok(expression) => expression,
-        Err(error) => return Some(format!("its licence is invalid: {error}")),
+        Err(error) => return Some(format!("its licence `{terms}` is missing or invalid: {error}")),
     };
     // Ignore exceptions (`WITH`), because they only add permissions.
-    let is_allowed =
-        expression.evaluate(|term| term.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
+    let is_allowed = expression.evaluate(|term| term.license.id().is_some_and(|id| allowed.contains(&id.name)));
     (!is_allowed).then(|| format!("its licence is {terms}; remove the dependency, or allow the licence"))
 }
 
-/// Returns an error for each version that cargo's copy of the index marks as withdrawn, and the number of listed versions.
-fn withdrawn(packages: &[&Package]) -> (Vec<String>, usize) {
-    let (mut errors, mut known) = (Vec::new(), 0);
-    for package in packages {
-        let version = package.version.to_string();
-        let found = indices(&package.name).iter().find_map(|file| is_withdrawn(&fs::read(file).ok()?, &version));
-        known += usize::from(found.is_some());
-        if found == Some(true) {
-            errors.push(format!("{} {version}: its authors have withdrawn it; run `cargo update {0}`", package.name));
-        }
-    }
-    (errors, known)
-}
-
-/// Returns cargo's copies of the index entry of a crate.
-fn indices(name: &str) -> Vec<PathBuf> {
-    let name = name.to_ascii_lowercase();
+/// Returns an error if cargo's copy of the index marks the version of a package as withdrawn.
+fn withdrawal(package: &Package) -> Option<String> {
+    let name = package.name.to_ascii_lowercase();
     let place = match name.len() {
-        1 => format!("1/{name}"),
-        2 => format!("2/{name}"),
+        1 | 2 => format!("{}/{name}", name.len()),
         3 => format!("3/{}/{name}", &name[..1]),
         _ => format!("{}/{}/{name}", &name[..2], &name[2..4]),
     };
-    let Some(home) = cargo_home() else { return Vec::new() };
-    let registries = fs::read_dir(home.join("registry/index")).into_iter().flatten().flatten();
-    registries.map(|registry| registry.path().join(".cache").join(&place)).filter(|path| path.is_file()).collect()
+    let registries = fs::read_dir(cargo_home()?.join("registry/index")).into_iter().flatten().flatten();
+    let mut files = registries.filter_map(|it| fs::read(it.path().join(".cache").join(&place)).ok());
+    let version = package.version.to_string();
+    let is_withdrawn = files.find_map(|file| is_withdrawn(&file, &version))?;
+    is_withdrawn.then(|| format!("{name} {version}: its authors have withdrawn it; run `cargo update {name}`"))
 }
 
 fn cargo_home() -> Option<PathBuf> {
@@ -228,9 +148,7 @@ fn advisories() -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let mut deny = command::cargo();
-    deny.args(["deny", "--offline", "check", "advisories"]).current_dir(root());
-    command::step("cargo deny check advisories", &mut deny, "")
+    command::step(command::cargo().args(["deny", "--offline", "check", "advisories"]).current_dir(root()), "")
 }
 
 #[cfg(test)]
@@ -239,7 +157,7 @@ mod tests {
 
     #[test]
     fn licence_is_refused_unless_one_choice_is_allowed() {
-        let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"].map(str::to_owned);
+        let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"];
         for terms in [
             "MIT",
             "MIT/Apache-2.0",

@@ -1,5 +1,6 @@
 //! Fuzzing of parsers with libFuzzer, guided by code coverage.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -40,7 +41,7 @@ const HARNESS_TARGETS: [&str; 8] =
 /// Fuzzes each target and stops at the first failure.
 pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     let corpus = root().join("fuzz/corpus");
-    let folders = std::fs::read_dir(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
+    let folders = fs::read_dir(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
     let mut all: Vec<_> = folders.flatten().map(|it| it.file_name().to_string_lossy().into_owned()).collect();
     all.sort();
     let targets = if fuzz.targets.is_empty() { &all } else { &fuzz.targets };
@@ -52,7 +53,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     let run = ["run", "--sanitizer", &fuzz.sanitizer];
     for target in targets {
         let new = root().join("target/fuzz").join(target);
-        std::fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
+        fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
         println!("== fuzz {target}");
         let limits = [format!("-runs={}", fuzz.executions), format!("-max_total_time={}", fuzz.time_max)];
         let folders = [new.clone(), corpus.join(target)];
@@ -124,8 +125,7 @@ fn require() -> anyhow::Result<()> {
         return Ok(());
     }
     let mut install = command::cargo();
-    install.args(["install", "--locked", "cargo-fuzz"]);
-    command::step("cargo install --locked cargo-fuzz", &mut install, "; check that crates.io is reachable")
+    command::step(install.args(["install", "--locked", "cargo-fuzz"]), "; check that crates.io is reachable")
 }
 
 #[cfg(test)]

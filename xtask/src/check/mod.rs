@@ -60,11 +60,11 @@ pub struct Test {
 pub fn run(test: &Test) -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    step(&["fmt", "--all", "--check"])?;
+    command::step(&mut cargo(&["fmt", "--all", "--check"]), "")?;
     let failed = if test.fast { fast()? } else { whole(test.every)? };
     binaries::run_again(&failed)?;
     if test.every {
-        step(DOCUMENTATION)?;
+        command::step(&mut cargo(DOCUMENTATION), "")?;
         loom::run()?;
         cross::link(&python::prepare()?)?;
     }
@@ -150,9 +150,4 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut command = command::cargo();
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "-D warnings");
     command
-}
-
-/// Prints the arguments of a cargo command and runs it, with its output on the terminal.
-fn step(arguments: &[&str]) -> anyhow::Result<()> {
-    command::step(&format!("cargo {}", arguments.join(" ")), &mut cargo(arguments), "")
 }

@@ -82,10 +82,7 @@ fn miri() -> anyhow::Result<()> {
 /// Writes the thread sanitizer's suppressions to a file.
 fn suppressions() -> anyhow::Result<PathBuf> {
     let path = folder("thread").join("suppressions");
-    fs::create_dir_all(folder("thread"))
-        .and_then(|()| fs::write(&path, SUPPRESSIONS))
-        .with_context(|| path.display().to_string())?;
-    Ok(path)
+    xtask::write(&path, SUPPRESSIONS).map(|()| path)
 }
 
 /// Runs tests with an instrumented standard library; otherwise its synchronisation would be reported as races.
@@ -126,15 +123,8 @@ fn memcheck() -> anyhow::Result<()> {
 }
 
 fn test(mut cargo: Command, name: &str, (arguments, options): &Step) -> anyhow::Result<()> {
-    cargo
-        .args(["--locked", "--target-dir"])
-        .arg(folder(name))
-        .args(*arguments)
-        .arg("--")
-        .args(*options)
-        .current_dir(root());
-    let step = format!("{name}: cargo test {}", arguments.join(" "));
-    command::step(&step, &mut cargo, ": the tool found something, or a test fails without it too")
+    cargo.args(["--locked", "--target-dir"]).arg(folder(name)).args(*arguments).arg("--").args(*options);
+    command::step(cargo.current_dir(root()), ": the tool found something, or a test fails without it too")
 }
 
 fn folder(name: &str) -> PathBuf {

@@ -1,24 +1,19 @@
-//! Formats of packages. Packages contain no times, so the same files give the same bytes.
-//!
-//! - `archive`: tar, gzip, and the files of a package
-//! - [`deb`]: Debian packages; [`oci`]: container images; [`wheel`]: Python wheels
+//! Formats of packages. `tar`, `gzip` and `dpkg-deb` write them; maturin makes the wheels.
 
-mod archive;
-pub mod deb;
 pub mod oci;
 #[cfg(test)]
 mod tests;
-pub mod wheel;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Context;
-use sha2::{Digest, Sha256};
 
-pub use archive::{Entry, gzip, tar};
+use crate::{command, read, root, write};
 
-/// A processor for which there are packages.
+/// A processor that packages are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Processor {
     /// The name in rustc, and in the platform of a wheel.
@@ -40,50 +35,91 @@ pub struct About {
     pub summary: String,
 }
 
-/// The program and its documents.
-#[derive(Clone, Debug)]
-pub struct Contents {
-    /// The program.
-    pub program: Vec<u8>,
-    /// The manual pages: the name of each file, and its text.
-    pub manual: Vec<(String, Vec<u8>)>,
-    /// The completions of bash, fish and zsh, in this order.
-    pub completions: [Vec<u8>; 3],
-    /// The licences.
-    pub licences: Vec<(String, Vec<u8>)>,
-}
-
-impl Contents {
-    /// The files of an archive that users unpack anywhere, in a folder of this name.
-    pub fn portable(&self, folder: &str) -> Vec<Entry> {
-        let named =
-            |place: &str, (name, bytes): &(String, Vec<u8>)| Entry::file(format!("{folder}/{place}{name}"), bytes);
-        let shells = ["muxbench.bash", "muxbench.fish", "_muxbench"];
-        let completions = shells.iter().zip(&self.completions);
-        let mut entries = vec![Entry::program(format!("{folder}/muxbench"), &self.program)];
-        entries.extend(self.licences.iter().map(|file| named("", file)));
-        entries.extend(self.manual.iter().map(|file| named("man/", file)));
-        entries.extend(completions.map(|(name, bytes)| Entry::file(format!("{folder}/completions/{name}"), bytes)));
-        entries
-    }
-}
-
-/// Returns the SHA-256 of bytes as hexadecimal digits.
-pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Reads the files of a folder, sorted by name.
+/// Fills the folder that users of the portable archive unpack: the program, its licences, the manual pages and the completions.
+/// `native` is a muxbench for this host, which prints the pages.
 ///
 /// # Errors
-/// When a file cannot be read.
-pub fn read_folder(folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let place = || folder.display().to_string();
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(place)? {
-        let entry = entry.with_context(place)?;
-        files.push((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).with_context(place)?));
+/// When a file cannot be written, or `native` fails.
+pub fn portable(program: &Path, native: &Path, folder: &Path) -> anyhow::Result<()> {
+    for (name, source) in [("muxbench", program), ("LICENSE-APACHE", &root().join("LICENSE-APACHE"))] {
+        copy(source, &folder.join(name))?;
     }
-    files.sort();
-    Ok(files)
+    copy(&root().join("LICENSE-MIT"), &folder.join("LICENSE-MIT"))?;
+    command::run(Command::new(native).args(["man", "--output"]).arg(folder.join("man")))?;
+    for (shell, name) in [("bash", "muxbench.bash"), ("fish", "muxbench.fish"), ("zsh", "_muxbench")] {
+        let text = command::output(Command::new(native).args(["completions", shell]))?;
+        write(&folder.join("completions").join(name), text)?;
+    }
+    fs::set_permissions(folder.join("muxbench"), Permissions::from_mode(0o755)).context("muxbench")
+}
+
+/// Writes a compressed archive of a folder.
+///
+/// # Errors
+/// When `tar` fails.
+pub fn archive(folder: &Path, file: &Path) -> anyhow::Result<()> {
+    let name = folder.file_name().context("the folder has a name")?.to_string_lossy();
+    tar(folder.parent().unwrap_or(folder), &["--use-compress-program=gzip -9 --no-name", &name], file)
+}
+
+/// Writes a Debian package of the files of [`portable`].
+///
+/// # Errors
+/// When `gzip` or `dpkg-deb` fails.
+pub fn deb(about: &About, processor: Processor, portable: &Path, file: &Path) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir().context("cannot create a folder for the package")?;
+    let (tree, share) = (folder.path().join("tree"), folder.path().join("tree/usr/share"));
+    for (from, to) in [
+        ("muxbench", "usr/bin/muxbench"),
+        ("completions/muxbench.bash", "usr/share/bash-completion/completions/muxbench"),
+        ("completions/muxbench.fish", "usr/share/fish/vendor_completions.d/muxbench.fish"),
+        ("completions/_muxbench", "usr/share/zsh/vendor-completions/_muxbench"),
+    ] {
+        copy(&portable.join(from), &tree.join(to))?;
+    }
+    let licences = [read(&portable.join("LICENSE-APACHE"))?, read(&portable.join("LICENSE-MIT"))?];
+    write(&share.join("doc/muxbench/copyright"), licences.join("\n"))?;
+    let mut pages = Vec::new();
+    for page in crate::files(&portable.join("man"), "1")? {
+        let copied = share.join("man/man1").join(page.file_name().context("a page has a name")?);
+        copy(&page, &copied)?;
+        pages.push(copied);
+    }
+    command::run(Command::new("gzip").args(["-9", "--no-name"]).args(pages))?;
+    let sizes = command::output(Command::new("du").args(["--summarize", "--block-size=1024"]).arg(&tree))?;
+    let (version, summary, size_kib) = (&about.version, &about.summary, sizes.split_whitespace().next().unwrap_or("0"));
+    let control = format!(
+        "Package: muxbench\nVersion: {version}\nArchitecture: {}\nMaintainer: The muxbench authors\n\
+         Installed-Size: {size_kib}\nSection: net\nPriority: optional\nDescription: {summary}\n",
+        processor.debian
+    );
+    write(&tree.join("DEBIAN/control"), control)?;
+    let mut dpkg = Command::new("dpkg-deb");
+    // All files get this time, so that the same files give the same package. Older systems cannot read Ubuntu's default, zstd.
+    dpkg.env("SOURCE_DATE_EPOCH", "0").args(["--root-owner-group", "-Zxz", "--build"]);
+    command::run(dpkg.arg(&tree).arg(file)).context("Debian packages need dpkg-deb, from Debian's package dpkg")
+}
+
+/// Runs `tar` in a folder, so that the same files give the same archive.
+fn tar(folder: &Path, arguments: &[&str], file: &Path) -> anyhow::Result<()> {
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--sort=name", "--format=gnu", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
+    command::run(tar.arg("--file").arg(file).arg("--directory").arg(folder).args(arguments))
+}
+
+/// Copies a file into a folder, which it creates.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))
+        .and_then(|()| fs::copy(from, to))
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+        .map(drop)
+}
+
+/// Returns the SHA-256 of a file as hexadecimal digits.
+///
+/// # Errors
+/// When `sha256sum` fails.
+pub fn sha256(file: &Path) -> anyhow::Result<String> {
+    let text = command::output(Command::new("sha256sum").arg(file))?;
+    Ok(text.split_whitespace().next().unwrap_or_default().trim_start_matches('\\').to_owned())
 }

@@ -1,9 +1,4 @@
-use std::collections::BTreeMap;
-use std::io::Read;
-
-use flate2::read::GzDecoder;
 use serde_json::Value;
-use tar::Archive;
 
 use super::*;
 
@@ -11,47 +6,59 @@ fn about() -> About {
     About { version: "1.2.3".into(), summary: "A test".into() }
 }
 
-/// Returns the files of an archive, with their permissions.
-fn read(archive: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
-    let mut files = BTreeMap::new();
-    for file in Archive::new(archive).entries().unwrap() {
-        let mut file = file.unwrap();
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).unwrap();
-        let header = file.header();
-        assert_eq!((header.uid().unwrap(), header.gid().unwrap(), header.mtime().unwrap()), (0, 0, 0));
-        files.insert(file.path().unwrap().display().to_string(), (header.mode().unwrap(), bytes));
-    }
-    files
+/// Returns the owner, the permissions and the time of each file of an archive, as `tar` lists them.
+fn listed(file: &Path) -> String {
+    command::output(Command::new("tar").args(["--list", "--verbose", "--numeric-owner", "--utc", "--file"]).arg(file))
+        .unwrap()
 }
 
 #[test]
-fn archive_has_each_folder_once_before_its_files() {
-    let files = [Entry::file("a/b/c", b"text"), Entry::program("a/d", b"!"), Entry::folder("a/b", 0o700)];
-    let bytes = tar(&files).unwrap();
-    let paths: Vec<String> =
-        Archive::new(&*bytes).entries().unwrap().map(|it| it.unwrap().path().unwrap().display().to_string()).collect();
-    assert_eq!(paths, ["a/", "a/b/", "a/b/c", "a/d"]);
-    let read = read(&bytes);
-    assert_eq!((read["a/b/"].0, &read["a/b/c"]), (0o700, &(0o644, b"text".to_vec())));
-    assert_eq!((read["a/"].0, read["a/d"].0), (0o755, 0o755));
-    assert_eq!(gzip(&bytes), gzip(&tar(&files).unwrap()), "the same files give the same bytes");
+fn same_files_give_the_same_archive_without_an_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| {
+        let packed = folder.path().join(name).join("muxbench-1.2.3");
+        for file in ["man/b.1", "man/a.1", "muxbench"] {
+            write(&packed.join(file), file).unwrap();
+        }
+        let file = folder.path().join(name).join("packed.tar.gz");
+        archive(&packed, &file).unwrap();
+        file
+    });
+    assert_eq!(fs::read(&first).unwrap(), fs::read(second).unwrap());
+    let listed = listed(&first);
+    let names: Vec<&str> = listed.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    let expected = ["", "man/", "man/a.1", "man/b.1", "muxbench"].map(|name| format!("muxbench-1.2.3/{name}"));
+    assert_eq!(names, expected);
+    assert!(listed.lines().all(|line| line.contains(" 0/0 ") && line.contains(" 1970-01-01 00:00 ")), "{listed}");
 }
 
 #[test]
 fn image_leads_from_its_index_to_the_program_of_each_processor() {
-    let programs = PROCESSORS.map(|processor| (processor, processor.name.as_bytes()));
-    let files = read(&oci::image(&about(), &programs).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let programs = PROCESSORS.map(|processor| {
+        let program = folder.path().join(processor.name);
+        write(&program, processor.name).unwrap();
+        (processor, program)
+    });
+    let file = folder.path().join("image.tar");
+    oci::image(&about(), &programs, &file).unwrap();
+    let unpacked = folder.path().join("image");
+    let unpack = |file: &Path, to: &Path| {
+        fs::create_dir_all(to).unwrap();
+        command::run(Command::new("tar").arg("--extract").arg("--file").arg(file).arg("--directory").arg(to)).unwrap();
+    };
+    unpack(&file, &unpacked);
     // Follows a descriptor, and checks the size and the digest of its blob.
     let follow = |descriptor: &Value| {
-        let (algorithm, digest) = descriptor["digest"].as_str().unwrap().split_once(':').unwrap();
-        let (_, bytes) = &files[&format!("blobs/{algorithm}/{digest}")];
-        assert_eq!((sha256(bytes), bytes.len() as u64), (digest.to_owned(), descriptor["size"].as_u64().unwrap()));
-        bytes.clone()
+        let (_, digest) = descriptor["digest"].as_str().unwrap().split_once(':').unwrap();
+        let blob = unpacked.join("blobs/sha256").join(digest);
+        assert_eq!(sha256(&blob).unwrap(), digest);
+        assert_eq!(blob.metadata().unwrap().len(), descriptor["size"].as_u64().unwrap());
+        blob
     };
-    let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
-    assert_eq!(json(&files["oci-layout"].1)["imageLayoutVersion"], "1.0.0");
-    let index = json(&files["index.json"].1);
+    let json = |file: &Path| serde_json::from_str::<Value>(&read(file).unwrap()).unwrap();
+    assert_eq!(json(&unpacked.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
+    let index = json(&unpacked.join("index.json"));
     assert_eq!(index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "1.2.3");
     let images = json(&follow(&index["manifests"][0]));
     let images = images["manifests"].as_array().unwrap();
@@ -61,27 +68,14 @@ fn image_leads_from_its_index_to_the_program_of_each_processor() {
         let manifest = json(&follow(image));
         let config = json(&follow(&manifest["config"]));
         assert_eq!((&config["architecture"], &config["os"]), (&image["platform"]["architecture"], &"linux".into()));
-        let mut layer = Vec::new();
-        GzDecoder::new(&*follow(&manifest["layers"][0])).read_to_end(&mut layer).unwrap();
-        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(&layer)));
-        let layer = read(&layer);
-        assert_eq!(layer["muxbench"], (0o755, processor.name.as_bytes().to_vec()));
-        assert_eq!(layer["tmp/"].0, 0o1777, "everybody may write temporary files");
+        let layer = folder.path().join("layer");
+        fs::copy(follow(&manifest["layers"][0]), layer.with_extension("gz")).unwrap();
+        command::run(Command::new("gzip").arg("--decompress").arg("--force").arg(layer.with_extension("gz"))).unwrap();
+        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(&layer).unwrap()));
+        let listed = listed(&layer);
+        assert!(listed.contains("drwxrwxrwt 0/0") && listed.contains("-rwxr-xr-x 0/0"), "{listed}");
+        unpack(&layer, &folder.path().join("root"));
+        assert_eq!(read(&folder.path().join("root/muxbench")).unwrap(), processor.name);
         assert_eq!(config["config"]["Entrypoint"][0], "/muxbench");
     }
-}
-
-#[test]
-fn portable_archive_has_one_folder() {
-    let named = |name: &str| (name.to_owned(), name.as_bytes().to_vec());
-    let contents = Contents {
-        program: b"program".to_vec(),
-        manual: vec![named("muxbench.1")],
-        completions: ["bash", "fish", "zsh"].map(|shell| shell.as_bytes().to_vec()),
-        licences: vec![named("LICENSE-MIT")],
-    };
-    let files = read(&tar(&contents.portable("muxbench-1.2.3")).unwrap());
-    assert!(files.keys().all(|path| path.starts_with("muxbench-1.2.3/")), "{:?}", files.keys());
-    assert_eq!(files["muxbench-1.2.3/completions/_muxbench"].1, b"zsh");
-    assert_eq!(files["muxbench-1.2.3/man/muxbench.1"].1, b"muxbench.1");
 }

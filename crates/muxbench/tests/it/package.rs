@@ -1,23 +1,14 @@
-//! Packages with a small program in place of muxbench, as a user's tools see them.
+//! Packages with a small program in place of muxbench, and the Python module, as a user's tools see them.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use load::Sample;
-use xtask::package::{About, Contents, PROCESSORS, deb, read_folder, wheel};
+use xtask::package::{self, About, PROCESSORS};
 
 use crate::cases::{Cases, case};
 use crate::common::{muxbench, prepared, skipped, store};
-
-fn about() -> About {
-    About { version: env!("CARGO_PKG_VERSION").into(), summary: env!("CARGO_PKG_DESCRIPTION").into() }
-}
-
-/// Returns a script that runs the tested muxbench.
-fn program() -> Vec<u8> {
-    format!("#!/bin/sh\nexec '{}' \"$@\"\n", env!("CARGO_BIN_EXE_muxbench")).into_bytes()
-}
 
 fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -29,35 +20,25 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(succeed(command).stdout).unwrap()
 }
 
-/// Returns the version that an installed program prints.
-fn version_of(program: &Path) -> String {
-    printed(Command::new(program).arg("--version"))
-}
-
 fn debian_package_has_program_manual_and_completions() {
     if Command::new("dpkg-deb").arg("--version").output().is_err() {
         skipped("dpkg-deb is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let manual = folder.path().join("man");
-    fs::create_dir(&manual).unwrap();
-    succeed(muxbench().args(["man", "--output"]).arg(&manual));
-    let completions = ["bash", "fish", "zsh"].map(|shell| succeed(muxbench().args(["completions", shell])).stdout);
-    let contents = Contents {
-        program: program(),
-        manual: read_folder(&manual).unwrap(),
-        completions,
-        licences: vec![("LICENSE-MIT".into(), b"MIT".to_vec())],
-    };
+    let (program, tested) = (folder.path().join("program"), Path::new(env!("CARGO_BIN_EXE_muxbench")));
+    fs::write(&program, format!("#!/bin/sh\nexec '{}' \"$@\"\n", tested.display())).unwrap();
+    let portable = folder.path().join("muxbench-linux");
+    package::portable(&program, tested, &portable).unwrap();
+    let about = About { version: env!("CARGO_PKG_VERSION").into(), summary: env!("CARGO_PKG_DESCRIPTION").into() };
     let package = folder.path().join("muxbench.deb");
-    fs::write(&package, deb::package(&about(), PROCESSORS[0], &contents).unwrap()).unwrap();
+    package::deb(&about, PROCESSORS[0], &portable, &package).unwrap();
     let fields = printed(Command::new("dpkg-deb").arg("--field").arg(&package));
     assert!(fields.contains("Package: muxbench\n") && fields.contains("Architecture: amd64\n"), "{fields}");
     let root = folder.path().join("root");
     succeed(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root));
-    let tested = printed(muxbench().arg("--version"));
-    assert_eq!(version_of(&root.join("usr/bin/muxbench")), tested);
+    let version = |program: &Path| printed(Command::new(program).arg("--version"));
+    assert_eq!(version(&root.join("usr/bin/muxbench")), version(tested));
     for path in [
         "usr/share/man/man1/muxbench.1.gz",
         "usr/share/man/man1/muxbench-compare.1.gz",
@@ -72,26 +53,20 @@ fn debian_package_has_program_manual_and_completions() {
     assert!(page.starts_with(".ie") && page.contains("\\-\\-connections"), "{page}");
 }
 
-fn wheel_installs_program_and_reads_runs_into_frames() {
+/// The release tries the wheel, because maturin compiles the program for it.
+fn python_module_reads_runs_into_frames() {
     let python = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
-    let (run, installed) = (folder.path().join("run"), folder.path().join("installed"));
+    let run = folder.path().join("run");
     let made_up = testkit::run();
     store(&run, &made_up);
     let samples = harness::store::samples_path(&run, 0);
     fs::create_dir_all(samples.parent().unwrap()).unwrap();
     let sample = Sample { planned_ns: 1_000, sent_ns: 3_000, complete_ns: 10_000, ..Sample::UNKNOWN };
     harness::samples::write(&samples, &[sample], &[]).unwrap();
-    let processor = PROCESSORS.iter().find(|it| it.name == std::env::consts::ARCH).expect("a known processor");
-    let file = folder.path().join(wheel::file_name(&about(), *processor));
-    fs::write(&file, wheel::wheel(&about(), *processor, &program())).unwrap();
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target"]);
-    succeed(pip.arg(&installed).arg(&file));
-    assert_eq!(version_of(&installed.join("bin/muxbench")), printed(muxbench().arg("--version")));
-    // pip compares the digests in RECORD when it unpacks the wheel, but only here the module is used.
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_frames.py");
-    let output = printed(Command::new(&python).env("PYTHONPATH", &installed).arg(script).arg(&run));
+    let [module, script] =
+        ["../../python", "tests/read_frames.py"].map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+    let output = printed(Command::new(&python).env("PYTHONPATH", module).arg(script).arg(&run));
     let read: serde_json::Value = serde_json::from_str(&output).unwrap();
     assert_eq!(read["rows"], made_up.records.len());
     assert_eq!(read["name"], made_up.header.name);
@@ -106,5 +81,5 @@ fn wheel_installs_program_and_reads_runs_into_frames() {
 
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(debian_package_has_program_manual_and_completions));
-    cases.once(case!(wheel_installs_program_and_reads_runs_into_frames));
+    cases.once(case!(python_module_reads_runs_into_frames));
 }
