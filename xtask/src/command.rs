@@ -88,6 +88,22 @@ pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result
     Ok(())
 }
 
+/// Creates the folder `target/NAME` if necessary, and locks it, because test commands must not build it at the same time.
+///
+/// # Errors
+/// When the folder cannot be created or locked.
+pub fn locked_folder(name: &str) -> anyhow::Result<(File, PathBuf)> {
+    let folder = root().join("target").join(name);
+    let lock = folder.with_extension("lock");
+    let locked = || {
+        fs::create_dir_all(&folder)?;
+        let file = File::create(&lock)?;
+        file.lock().map(|()| file)
+    };
+    let file = locked().with_context(|| format!("cannot lock {}", lock.display()))?;
+    Ok((file, folder))
+}
+
 /// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` contains the text of the current `inputs`.
 ///
 /// # Errors
@@ -99,16 +115,8 @@ pub fn build_once(
     is_intact: impl FnOnce(&Path) -> bool,
     build: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    let folder = root().join("target").join(name);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create target/{name}"))?;
-    // Test commands must not build the same folder at the same time.
-    let lock = root().join("target").join(format!("{name}.lock"));
-    let lock_file = File::create(&lock).with_context(|| format!("cannot create {}", lock.display()))?;
-    lock_file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
-    let mut built_from = String::new();
-    for input in inputs {
-        built_from += &read(input)?;
-    }
+    let (_lock, folder) = locked_folder(name)?;
+    let built_from = inputs.iter().map(|input| read(input)).collect::<anyhow::Result<String>>()?;
     // The mark is written last, so its presence shows a complete folder.
     let mark = folder.join(mark);
     if fs::read_to_string(&mark).is_ok_and(|before| before == built_from) && is_intact(&folder) {

@@ -54,57 +54,34 @@ pub struct Hostile {
     pub binary: Option<PathBuf>,
 }
 
-/// Measures an honest load alone, with silent clients and with hostile clients, in the order A B C A B C.
+/// Measures an honest load alone and with hostile clients, in turn.
 pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
     let binary = args.binary.clone().map_or_else(muxbench, Ok)?;
-    let is_all = args.manners == ["all"];
-    let manners: Vec<String> =
-        if is_all { MANNERS.iter().map(|manner| manner.name.to_owned()).collect() } else { args.manners.clone() };
+    let known: Vec<&str> = MANNERS.iter().map(|manner| manner.name).collect();
+    let manners =
+        if args.manners == ["all"] { known.iter().map(|&it| it.to_owned()).collect() } else { args.manners.clone() };
     if let Some(unknown) = manners.iter().find(|name| manner(name).is_none()) {
-        let known: Vec<&str> = MANNERS.iter().map(|manner| manner.name).collect();
         bail!("unknown --manners `{unknown}`: use {} or all", known.join(", "));
     }
-    // Silent clients send only half of a request; they show the cost of the connections themselves.
-    let crowds = [("none", Vec::new()), ("silent", vec!["half".to_owned()]), ("hostile", manners)];
     println!(
         "p99 of the latency of {CONNECTIONS} honest connections at {} requests/s of http, by the kernel's timestamps, with {} hostile \
-         clients ({}) / without them; median of {count} rounds (lowest to highest), each the median of {WINDOWS} windows of {} ms",
+         clients ({}) / without them; median of {count} rounds (lowest to highest), each the median of {WINDOWS} windows of {WINDOW_MS} ms",
         args.rate,
         args.hostile,
-        crowds[2].1.join(", "),
-        WINDOW_MS
+        manners.join(", "),
     );
     for architecture in &args.arch {
-        let [ratio, client_ratio, silent, alone_us, hostile_us, alone_busy, busy, open, begun_per_s] =
-            rounds(count, || {
-                let [alone, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
-                    measure(args, &binary, architecture, manners)
-                        .with_context(|| format!("{architecture}, hostile clients: {name}"))
-                });
-                let ([p99, client_p99, alone_busy, ..], [silent_p99, ..]) = (alone?, silent?);
-                let [hostile_p99, hostile_client_p99, busy, open, begun] = hostile?;
-                let [client_ratio, silent] = [hostile_client_p99 / client_p99, silent_p99 / p99];
-                Ok([hostile_p99 / p99, client_ratio, silent, p99, hostile_p99, alone_busy, busy, open, begun])
-            })?;
-        println!("  {architecture:16} {}; with silent clients {silent}", ratio.check(Bound::AtMost(LIMIT)));
-        println!(
-            "  {:16} p99 in µs {alone_us} without, {hostile_us} with hostile clients; share of the server's CPU {alone_busy} and {busy}",
-            ""
-        );
-        println!(
-            "  {:16} ratio by the client's clock {client_ratio}; hostile connections {open}, new ones a second {begun_per_s}",
-            ""
-        );
-        if ratio.median() >= LIMIT {
-            let reason = if busy.median() > 0.9 {
-                "the server's CPU is saturated"
-            } else if silent.median() >= LIMIT {
-                "silent clients have the same effect: each wait call checks all connections"
-            } else {
-                "unknown: the server's CPU is not saturated, and silent clients do not have the same effect"
-            };
-            println!("  {:16} reason for the exceeded limit: {reason}", "");
-        }
+        let [ratio, client_ratio, alone_us, hostile_us, alone_busy, busy, open, begun_per_s] = rounds(count, || {
+            let crowd = |manners| measure(args, &binary, architecture, manners).with_context(|| architecture.clone());
+            let [p99, client_p99, alone_busy, ..] = crowd(&[])?;
+            let [hostile_p99, hostile_client_p99, busy, open, begun] = crowd(&manners)?;
+            let client_ratio = hostile_client_p99 / client_p99;
+            Ok([hostile_p99 / p99, client_ratio, p99, hostile_p99, alone_busy, busy, open, begun])
+        })?;
+        println!("  {architecture:16} {}; by the client's clock {client_ratio}", ratio.check(Bound::AtMost(LIMIT)));
+        println!("      p99 in µs {alone_us} without, {hostile_us} with hostile clients");
+        println!("      share of the server's CPU {alone_busy} and {busy}");
+        println!("      hostile connections {open}, new ones a second {begun_per_s}");
     }
     Ok(())
 }

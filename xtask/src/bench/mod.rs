@@ -12,13 +12,13 @@ mod server;
 mod spread;
 
 use anyhow::ensure;
-use clap::{Parser, Subcommand};
+use clap::{Args, Subcommand};
 use xtask::root;
 
 use crate::command;
 
 /// Measures muxbench itself
-#[derive(Debug, Parser)]
+#[derive(Debug, Args)]
 pub struct Bench {
     /// Rounds of each measurement [default: 5, gate 30 and 10]
     #[arg(long, global = true)]
@@ -44,14 +44,12 @@ enum Subject {
     /// Rate and CPU per request of the HTTP client on one core against wrk -t1, on the same nginx with one worker over http and
     /// https, and on ours, A B A B
     HttpClient,
-    /// Effect of 10 000 hostile connections on honest clients: p99 without them, with silent ones, and with them, A B C A B C
+    /// Effect of 10 000 hostile connections on honest clients: p99 without them and with them, A B A B
     Hostile(hostile::Hostile),
     /// Page faults, writes and CPU time per request of each architecture in each service; prints Markdown; a quarter of an hour
     Costs(costs::Costs),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
     Gate(gate::Gate),
-    /// All measurements
-    All,
 }
 
 /// Runs a bench in a release build; fails if a figure misses its limit.
@@ -62,35 +60,16 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "tools", "--"]);
         return command::show(release.args(std::env::args_os().skip(1)).current_dir(root()));
     }
-    measure(bench.rounds, &bench.subject)?;
-    let missed = spread::missed();
-    ensure!(missed == 0, "{missed} figures MISSED their limits, see above; repeat on a quiet machine");
-    Ok(())
-}
-
-fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
-    let count = rounds.unwrap_or(5);
-    match subject {
+    let count = bench.rounds.unwrap_or(5);
+    match &bench.subject {
         Subject::Server { arch, against } => server::run(count, arch, against.as_deref()),
         Subject::Lag => server::lag(count),
         Subject::HttpClient => http_client::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Costs(args) => costs::run(args),
-        Subject::Gate(args) => gate::run(rounds, args),
-        Subject::All => ALL.split("; ").try_for_each(|words| {
-            let bench = Bench::parse_from(["bench"].into_iter().chain(words.split(' ')));
-            measure(rounds, &bench.subject)
-        }),
-    }
-}
-
-/// The arguments of each bench of `bench all`.
-const ALL: &str = "lag; http-client; hostile; costs; gate; server; server --arch epoll-et,io_uring --against epoll";
-
-#[cfg(test)]
-#[test]
-fn arguments_of_all_benches_are_valid() {
-    for words in ALL.split("; ") {
-        Bench::try_parse_from(["bench"].into_iter().chain(words.split(' '))).unwrap();
-    }
+        Subject::Gate(args) => gate::run(bench.rounds, args),
+    }?;
+    let missed = spread::missed();
+    ensure!(missed == 0, "{missed} figures MISSED their limits, see above; repeat on a quiet machine");
+    Ok(())
 }

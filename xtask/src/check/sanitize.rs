@@ -100,7 +100,7 @@ fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Resul
         let tested = test(cargo, sanitizer, step);
         let found = fs::read_dir(&reports)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
         for path in &found {
-            print!("{}", String::from_utf8_lossy(&fs::read(path).with_context(|| path.display().to_string())?));
+            print!("{}", xtask::read(path)?);
         }
         ensure!(found.is_empty(), "{} reports of the {sanitizer} sanitizer, in {}", found.len(), reports.display());
         tested?;

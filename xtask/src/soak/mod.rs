@@ -7,14 +7,11 @@ mod server;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::process::muxbench;
 use server::{Resources, Server};
@@ -55,28 +52,23 @@ pub struct Soak {
     binary: Option<PathBuf>,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let error = || format!("invalid time `{text}`: expected a number with a unit, such as 90s, 10m or 1h");
-    let digits = text.trim_end_matches(['s', 'm', 'h']);
-    let unit_s = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        _ => return Err(error()),
+fn time(text: &str) -> anyhow::Result<Duration> {
+    let unit_s = match text.as_bytes() {
+        [.., b's'] => 1,
+        [.., b'm'] => 60,
+        [.., b'h'] => 3_600,
+        _ => 0,
     };
-    let count = digits.parse::<u64>().ok().filter(|&count| count > 0).ok_or_else(error)?;
-    count.checked_mul(unit_s).map(Duration::from_secs).ok_or_else(error)
+    let count = text.get(..text.len().saturating_sub(1)).and_then(|digits| digits.parse::<u64>().ok());
+    let seconds = count.and_then(|count| count.checked_mul(unit_s)).filter(|&seconds| seconds > 0);
+    seconds
+        .map(Duration::from_secs)
+        .with_context(|| format!("invalid time `{text}`: use a number with a unit, such as 90s, 10m or 1h"))
 }
 
-/// Runs rounds on each server until the time is over or Ctrl-C; then prints a verdict on each server.
+/// Runs rounds on each server until the time is over; then prints a verdict on each server.
 pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let binary = soak.binary.clone().map_or_else(muxbench, Ok)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // Make the second signal end the process immediately.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
-    }
     let mut servers = Vec::new();
     // With services in the outer loop, servers that have a round at the same time usually differ in architecture.
     for (arch, service) in soak.service.iter().flat_map(|service| soak.arch.iter().map(move |arch| (arch, service))) {
@@ -86,19 +78,13 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
         }
     }
     ensure!(!servers.is_empty(), "no architecture can provide any service; choose others with --arch and --service");
-    println!(
-        "{} servers, {} at a time in rounds of {:?}, for {:?}; Ctrl-C stops after the current round",
-        servers.len(),
-        soak.at_once,
-        soak.round,
-        soak.duration
-    );
+    let (count, at_once) = (servers.len(), soak.at_once.get());
+    println!("{count} servers, {at_once} at a time in rounds of {:?}, for {:?}", soak.round, soak.duration);
     let started = Instant::now();
-    let is_over = || stop.load(Relaxed) || started.elapsed() >= soak.duration;
-    let (mut reported, mut rounds, mut failures) = (started, 0, Vec::new());
+    let (mut reported, mut rounds, mut failures) = (None, 0, Vec::new());
     'all: loop {
-        for group in servers.chunks_mut(soak.at_once.get()) {
-            if is_over() {
+        for group in servers.chunks_mut(at_once) {
+            if started.elapsed() >= soak.duration {
                 break 'all;
             }
             let outcomes = thread::scope(|scope| {
@@ -111,29 +97,28 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
             });
             for (server, outcome) in group.iter_mut().zip(outcomes) {
                 rounds += 1;
-                match outcome {
-                    Ok(done) if reported.elapsed() >= PROGRESS_INTERVAL || rounds == 1 => {
-                        reported = Instant::now();
-                        println!("{} round {rounds}: {} {done}", clock(started.elapsed()), server.summary());
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        let failure = format!("round {rounds}: {}: {error:#}", server.name);
-                        println!("{} {failure}", clock(started.elapsed()));
-                        failures.push(failure);
-                        if server.has_ended() {
-                            break 'all;
-                        }
+                let is_due = reported.is_none_or(|it: Instant| it.elapsed() >= PROGRESS_INTERVAL);
+                let message = match &outcome {
+                    Ok(done) => format!("{} {done}", server.summary()),
+                    Err(error) => format!("{}: {error:#}", server.name),
+                };
+                if is_due || outcome.is_err() {
+                    reported = Some(Instant::now());
+                    println!("{:5} s, round {rounds}: {message}", started.elapsed().as_secs());
+                }
+                if outcome.is_err() {
+                    failures.push(format!("round {rounds}: {message}"));
+                    if server.has_ended() {
+                        break 'all;
                     }
                 }
             }
         }
     }
     println!(
-        "\n{rounds} rounds in {}, {:?} of load for each server; medians of the first and last quarter of a server's rounds; limits: no \
-         growth of descriptors, threads or processes; memory grows by {SINCE_FIRST}, or since the third quarter by {SINCE_THIRD}",
-        clock(started.elapsed()),
-        soak.round * (rounds / servers.len() as u32),
+        "\n{rounds} rounds, {:?} of load for each server; medians of the first and last quarter of a server's rounds; limits: no growth \
+         of descriptors, threads or processes; memory grows by {SINCE_FIRST}, or since the third quarter by {SINCE_THIRD}",
+        soak.round * (rounds / count as u32),
     );
     for server in &servers {
         match flat(&server.samples) {
@@ -144,16 +129,8 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
             }
         }
     }
-    if stop.load(Relaxed) {
-        failures.push(format!("stopped after {} of {}", clock(started.elapsed()), clock(soak.duration)));
-    }
     ensure!(failures.is_empty(), "{} failures: {}", failures.len(), failures.join("; "));
     Ok(())
-}
-
-fn clock(elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs();
-    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Limit on the growth of memory: a share of the earlier value plus bytes.
@@ -266,10 +243,9 @@ mod tests {
 
     #[test]
     fn times_need_a_unit() {
-        assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
+        assert_eq!(["90s", "1h"].map(|text| time(text).unwrap().as_secs()), [90, 3_600]);
         for wrong in ["", "5", "0s", "m", "5ms", "-1s", "99999999999999999999h"] {
-            assert!(time(wrong).unwrap_err().contains("such as 90s"), "{wrong}");
+            assert!(time(wrong).unwrap_err().to_string().contains("such as 90s"), "{wrong}");
         }
     }
 }

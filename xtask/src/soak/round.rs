@@ -2,7 +2,6 @@
 //! server must answer all honest requests.
 
 use std::fmt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -115,10 +114,9 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             let keys = Popularity::Uniform;
             let kv = KvTraffic { records: 1_000, value_bytes_min: 10, value_bytes_max: 1_000, get_share: 0.8, keys };
             let (memory_max_bytes, item_max_bytes) = (64 << 20, 1 << 20);
-            let service = if name == "kv" {
-                ServiceSpec::Kv { memory_max_bytes, item_max_bytes }
-            } else {
-                ServiceSpec::Redis { memory_max_bytes, item_max_bytes }
+            let service = match name {
+                "kv" => ServiceSpec::Kv { memory_max_bytes, item_max_bytes },
+                _ => ServiceSpec::Redis { memory_max_bytes, item_max_bytes },
             };
             LoadConfig { kv: Some(kv), ..config(service) }
         }
@@ -151,7 +149,7 @@ fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Pa
         // The honest clients expect the values that this client sets; another seed would set other values.
         command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
     }
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     start(&mut command)
 }
 
