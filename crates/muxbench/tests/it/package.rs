@@ -8,7 +8,7 @@ use load::Sample;
 use xtask::package::{self, About, PROCESSORS};
 
 use crate::cases::{Cases, case};
-use crate::common::{muxbench, prepared, skipped, store};
+use crate::common::{prepared, skipped, store};
 
 fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
