@@ -75,6 +75,12 @@ pub fn read(input: impl Read + Send, mut each: impl FnMut(&Packet)) -> anyhow::R
     }
 }
 
+/// Returns the units of time per second of the option `if_tsresol`: a power of ten, or of two if the highest bit is set.
+fn units_per_s(resolution: u8) -> Option<u64> {
+    let power = u32::from(resolution & 0x7f);
+    if resolution & 0x80 == 0 { 10u64.checked_pow(power) } else { 1u64.checked_shl(power) }
+}
+
 /// Returns the TCP packet of a block, if it has one. Adds the interface of a block that describes one.
 fn parse_block(block: &PcapBlockOwned<'_>, interfaces: &mut Vec<Interface>) -> anyhow::Result<Option<Packet>> {
     let (interface, at, data) = match block {
@@ -91,7 +97,7 @@ fn parse_block(block: &PcapBlockOwned<'_>, interfaces: &mut Vec<Interface>) -> a
             return Ok(None);
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(it)) => {
-            let units_per_s = it.ts_resolution().context("invalid resolution of times; capture again")?;
+            let units_per_s = units_per_s(it.if_tsresol).context("invalid resolution of times; capture again")?;
             interfaces.push(Interface { link: it.linktype, units_per_s, offset_s: it.ts_offset() });
             return Ok(None);
         }

@@ -122,7 +122,12 @@ pub struct Flows {
     services: Histogram,
     /// The times of the first and the last packet.
     window: Option<(u64, u64)>,
+    /// The time by which the clock of the capture stepped back.
+    stepped_back_ns: u64,
 }
+
+/// Packets of several interfaces can be out of order by less than this time. A clock that steps back by more was set.
+const DISORDER_MAX_NS: u64 = 1_000_000_000;
 
 impl Flows {
     /// Expects the packets of this port.
@@ -137,12 +142,13 @@ impl Flows {
             pauses: Histogram::new(),
             services: Histogram::new(),
             window: None,
+            stepped_back_ns: 0,
         }
     }
 
     /// Takes a packet. Ignores those of other ports.
     pub fn add(&mut self, packet: &Packet) {
-        let Packet { at_ns, source, destination, .. } = *packet;
+        let Packet { source, destination, .. } = *packet;
         let (key, side) = if destination.port() == self.port.get() {
             ((source, destination), Endpoint::Client)
         } else if source.port() == self.port.get() {
@@ -150,7 +156,12 @@ impl Flows {
         } else {
             return;
         };
+        let mut at_ns = packet.at_ns.saturating_add(self.stepped_back_ns);
         let (first, last) = self.window.unwrap_or((at_ns, at_ns));
+        if at_ns.saturating_add(DISORDER_MAX_NS) < last {
+            self.stepped_back_ns += last - at_ns;
+            at_ns = last;
+        }
         self.window = Some((first.min(at_ns), last.max(at_ns)));
         let opens = packet.syn && side == Endpoint::Client;
         let is_reused = |flow: &Flow| flow.connection.has_ended || flow.is_established();
@@ -220,7 +231,11 @@ impl Flows {
     }
 
     /// Ends the window with the last packet.
-    pub fn finish(mut self, missed: Vec<String>) -> Traffic {
+    pub fn finish(mut self, mut missed: Vec<String>) -> Traffic {
+        if self.stepped_back_ns > 0 {
+            let seconds = self.stepped_back_ns as f64 / 1e9;
+            missed.push(format!("The clock: it stepped back by {seconds:.1} s, which count as no time."));
+        }
         let connections = std::mem::take(&mut self.connections).into_values();
         let all: Vec<Flow> = std::mem::take(&mut self.earlier).into_iter().chain(connections).collect();
         all.iter().filter_map(|flow| flow.turn).for_each(|turn| self.count(turn));

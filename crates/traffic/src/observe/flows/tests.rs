@@ -112,6 +112,44 @@ fn capture_has_exact_sizes_counts_and_times() {
 }
 
 #[test]
+fn clock_that_steps_back_counts_as_no_time() {
+    let mut capture = Capture::new(usize::MAX);
+    capture.session(500_000_000, 1_001, 10);
+    capture.session(5_000_000, 1_002, 10);
+    let observed = observed(&capture, None).unwrap();
+    assert!(observed.window_ns < 300_000_000, "{}", observed.window_ns);
+    assert!(observed.unseen.iter().any(|it| it.contains("stepped back by 495.1 s")), "{:?}", observed.unseen);
+}
+
+#[test]
+fn times_with_a_power_of_two_as_unit_are_read() {
+    let mut classic = Capture::new(usize::MAX);
+    classic.session(5_000_000, 1_001, 10);
+    let block = |kind: u32, body: &[u8]| {
+        let length = 12 + body.len().next_multiple_of(4) as u32;
+        let words = [kind, length].map(u32::to_le_bytes).concat();
+        [&words, body, &vec![0; body.len().next_multiple_of(4) - body.len()], &length.to_le_bytes()[..]].concat()
+    };
+    let section = block(0x0a0d_0d0a, &[&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
+    // Ethernet, and the option if_tsresol with 2^-20 s.
+    let interface = block(1, &[1, 0, 0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 0x80 | 20, 0, 0, 0, 0, 0, 0, 0]);
+    let mut bytes = [section, interface].concat();
+    let mut packets = &classic.bytes[24..];
+    while !packets.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(packets[4 * at..4 * at + 4].try_into().unwrap());
+        let units = ((u64::from(word(0)) * 1_000_000 + u64::from(word(1))) << 20) / 1_000_000;
+        let head = [0, (units >> 32) as u32, units as u32, word(2), word(3)].map(u32::to_le_bytes).concat();
+        let end = 16 + word(2) as usize;
+        bytes.extend(block(6, &[&head, &packets[16..end]].concat()));
+        packets = &packets[end..];
+    }
+    let next = Capture { bytes, kept: usize::MAX };
+    let [classic, next] = [&classic, &next].map(|it| observed(it, None).unwrap());
+    assert!(classic.window_ns.abs_diff(next.window_ns) < 2_000, "{} {}", classic.window_ns, next.window_ns);
+    assert_eq!(classic.requests.unwrap().count, next.requests.unwrap().count);
+}
+
+#[test]
 fn cut_packets_count_with_their_length_on_the_wire() {
     let mut capture = Capture::new(64);
     capture.session(0, 1_001, 10);
