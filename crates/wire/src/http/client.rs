@@ -6,6 +6,12 @@ use std::str::FromStr;
 
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{self, FIELDS_MAX, Options, Scan, as_1_1, digits, once};
+use super::status::Status;
+
+/// Largest head of a response, which curl limits so too.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 300 << 10;
+/// Most header fields of a response, which curl limits so too.
+const RESPONSE_FIELDS_MAX: usize = 5_000;
 
 /// A URL: `http://HOST[:PORT]/PATH?QUERY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +80,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request. A body gets a `Content-Length`, even if it is empty.
+    /// Creates a request. A body gets a `Content-Length`, even if it is empty, and so does a method that usually has one (RFC 9110,
+    /// section 8.6).
     pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], body: Option<&[u8]>) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
         let host = (!headers.iter().any(|(name, _)| is(name, "host"))).then_some(("Host", &*url.authority));
+        let body = body.or(matches!(method, "POST" | "PUT" | "PATCH").then_some(&[]));
         let length = body.map(|body| body.len().to_string());
         let length = length.as_deref().map(|length| ("Content-Length", length));
         for (name, value) in host.into_iter().chain(headers.iter().copied()).chain(length) {
@@ -207,8 +215,11 @@ impl ResponseReader {
         };
         match &mut self.position {
             Position::Head => {
-                let found = self.scan.find(bytes);
-                let found = found.map_err(|_| Garbage("a head too long, or lines that end in LF only"))?;
+                let found = self.scan.find_within(bytes, RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX);
+                let found = found.map_err(|status| match status {
+                    Status::BadRequest => Garbage("a line of its head that ends in LF without CR"),
+                    _ => Garbage("a head of more than 300 KiB"),
+                })?;
                 let Some(head_bytes) = found else { return Ok(0) };
                 self.scan = Scan::default();
                 if let Some((response, body)) = begin(&bytes[..head_bytes], is_head)? {
@@ -248,16 +259,34 @@ impl ResponseReader {
 #[inline]
 fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Option<Position>)>, Garbage> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut head = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
-    if parsed == Err(httparse::Error::Version)
-        && let Some(copy) = as_1_1(bytes)
-    {
-        return begin(&copy, is_head);
+    match begin_with(bytes, is_head, &mut fields) {
+        Err(TOO_MANY_FIELDS) => begin_with(bytes, is_head, &mut vec![MaybeUninit::uninit(); RESPONSE_FIELDS_MAX]),
+        begun => begun,
     }
-    if parsed != Ok(httparse::Status::Complete(bytes.len())) {
-        return Err(Garbage("a head that is malformed"));
+}
+
+const TOO_MANY_FIELDS: Garbage = Garbage("more than 5000 header fields");
+
+#[inline]
+fn begin_with<'a>(
+    bytes: &'a [u8],
+    is_head: bool,
+    fields: &mut [MaybeUninit<httparse::Header<'a>>],
+) -> Result<Option<(Response, Option<Position>)>, Garbage> {
+    let mut head = httparse::Response::new(&mut []);
+    let mut config = httparse::ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    match config.parse_response_with_uninit_headers(&mut head, bytes, fields) {
+        Ok(parsed) if parsed == httparse::Status::Complete(bytes.len()) => {}
+        Err(httparse::Error::Version) => match as_1_1(bytes) {
+            Some(copy) => return begin(&copy, is_head),
+            None => return Err(Garbage("a version other than HTTP/1.x")),
+        },
+        Err(httparse::Error::TooManyHeaders) => return Err(TOO_MANY_FIELDS),
+        Err(httparse::Error::Status) => return Err(Garbage("a status line that is malformed")),
+        Err(httparse::Error::HeaderName) => return Err(Garbage("a header whose name has an invalid character")),
+        Err(httparse::Error::HeaderValue) => return Err(Garbage("a header whose value has an invalid character")),
+        _ => return Err(Garbage("a head that is malformed")),
     }
     let (Some(status), Some(minor)) = (head.code, head.version) else { return Err(Garbage("a head without status")) };
     let (mut length, mut coding, mut options) = (None, None, Options::default());

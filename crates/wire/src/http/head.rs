@@ -20,17 +20,23 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the head, after its empty line; `None` if it has not arrived. A line ends only with CR LF.
+    /// Returns the end of a request's head, after its empty line; `None` if it has not arrived. A line ends only with CR LF.
     #[inline]
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
+        self.find_within(bytes, LINE_BYTES_MAX, HEAD_BYTES_MAX)
+    }
+
+    /// Returns the end of a head whose first line and whose size have these limits.
+    #[inline]
+    pub fn find_within(&mut self, bytes: &[u8], line_max: usize, head_max: usize) -> Result<Option<usize>, Status> {
         loop {
             let searched_bytes = self.searched_bytes as usize;
             let found = memchr::memchr(b'\n', &bytes[searched_bytes..]);
             let end = found.map_or(bytes.len(), |found| searched_bytes + found);
-            if self.line_at == 0 && end > LINE_BYTES_MAX {
+            if self.line_at == 0 && end > line_max {
                 return Err(Status::UriTooLong);
             }
-            if end > HEAD_BYTES_MAX {
+            if end > head_max {
                 return Err(Status::HeadTooLarge);
             }
             // No overflow: a head is shorter than 4 GiB.

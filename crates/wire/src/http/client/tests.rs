@@ -12,7 +12,7 @@ fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response
     for mut piece in stream.chunks(piece_bytes) {
         while !piece.is_empty() {
             let (taken_bytes, response) = reader.read(piece, is_head);
-            assert!(reader.pending.len() <= head::HEAD_BYTES_MAX);
+            assert!(reader.pending.len() <= RESPONSE_HEAD_BYTES_MAX);
             responses.extend(response);
             piece = &piece[taken_bytes..];
         }
@@ -191,8 +191,8 @@ fn invalid_response_is_garbage() {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-        &[&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'a'; 40_000]].concat(),
-        &b"HTTP/1.1 200 OK\r\n".iter().chain(&b"A: b\r\n".repeat(101)).chain(b"\r\n").copied().collect::<Vec<_>>(),
+        &[&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'a'; 310_000]].concat(),
+        &b"HTTP/1.1 200 OK\r\n".iter().chain(&b"A: b\r\n".repeat(5_001)).chain(b"\r\n").copied().collect::<Vec<_>>(),
         &[&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"[..], &[b'a'; 2000]].concat(),
         // Truncated responses.
         b"HTTP/1.1 200 OK\r\n",
@@ -204,6 +204,27 @@ fn invalid_response_is_garbage() {
             let responses = read(stream, piece_bytes, false);
             assert!(matches!(responses[0], Err(Garbage(_))), "{text}: {responses:?}");
         }
+    }
+}
+
+#[test]
+fn large_heads_and_folded_headers_are_read() {
+    let head = |fields: &[u8]| [b"HTTP/1.1 200 OK\r\n", fields, b"Content-Length: 1\r\n\r\nx"].concat();
+    for fields in [&b"A: b\r\n c\r\n"[..], &b"A: b\r\n".repeat(300), &[b"A: ", &[b'a'; 100_000][..], b"\r\n"].concat()]
+    {
+        let stream = head(fields);
+        assert_eq!(read(&stream, stream.len(), false), [persistent(200, 1)]);
+        assert_eq!(read(&stream, 1_000, false), [persistent(200, 1)]);
+    }
+}
+
+#[test]
+fn requests_that_usually_have_a_body_name_its_length() {
+    let url: Url = "http://h/".parse().unwrap();
+    for (method, is_named) in [("GET", false), ("DELETE", false), ("POST", true), ("PUT", true), ("PATCH", true)] {
+        let bytes = Request::new(method, &url, &[], None).unwrap().bytes;
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.contains("\r\nContent-Length: 0\r\n"), is_named, "{text}");
     }
 }
 
