@@ -306,14 +306,14 @@ mod tests {
     fn bodies_come_from_lists_and_files() {
         let folder = tempfile::tempdir().unwrap();
         let [lines, file] = ["lines", "file"].map(|name| folder.path().join(name));
-        std::fs::write(&lines, "a\nb\n").unwrap();
+        std::fs::write(&lines, "\u{feff}a\nb\n").unwrap();
         std::fs::write(&file, b"\xff").unwrap();
         let from_file = Http { body: body(&format!("@{}", file.display())), ..http(&["/"]) };
         let all = Http { body_lines: Some(lines.clone()), ..from_file.clone() }.traffic(None, false).unwrap();
         let bodies: Vec<_> = all.targets.into_iter().filter_map(|target| target.body).collect();
         assert_eq!(bodies, [&b"\xff"[..], b"a", b"b"].map(|bytes| Body::Bytes(bytes.to_vec())));
         let requests_file = folder.path().join("requests");
-        std::fs::write(&requests_file, "/a\n{\"path\":\"/b\",\"body\":\"c\"}\n").unwrap();
+        std::fs::write(&requests_file, "\u{feff}/a\n{\"path\":\"/b\",\"body\":\"c\"}\n").unwrap();
         let listed = Http { requests_file: Some(requests_file.clone()), ..http(&[]) };
         let names: Vec<_> = listed.traffic(None, false).unwrap().targets.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["GET /a", "POST /b"]);

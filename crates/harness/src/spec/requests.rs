@@ -95,8 +95,10 @@ pub(super) fn read_bodies(file: &Path) -> Result<Vec<Body>, String> {
     if bodies.is_empty() { Err(format!("{}: the file is empty; add a body", file.display())) } else { Ok(bodies) }
 }
 
+/// Reads text, without the byte order mark that Windows' editors write before it.
 pub(super) fn read_text(file: &Path) -> Result<String, String> {
-    String::from_utf8(read(file)?).map_err(|_| format!("cannot read {}: not UTF-8", file.display()))
+    let text = String::from_utf8(read(file)?).map_err(|_| format!("cannot read {}: not UTF-8", file.display()))?;
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
