@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use load::config::LoadConfig;
 use load::time::schedule;
-use load::{Event, LoadReport};
+use load::{Event, LoadResult};
 
 use harness::clients::WaitHook;
 use harness::samples;
@@ -117,7 +117,7 @@ pub(super) fn await_report(
     client: &mut dyn ClientLink,
     deadline: Instant,
     hook: &mut WaitHook<'_>,
-) -> anyhow::Result<LoadReport> {
+) -> anyhow::Result<LoadResult> {
     await_message(client, deadline, None, hook, |message| match message {
         ClientMessage::Event(Event::Finished { report }) => Ok(*report),
         other => Err(other),

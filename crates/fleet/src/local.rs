@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use load::Event;
 use load::config::LoadConfig;
-use load::report::merge::Account;
+use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
 
 use super::assign_cpus;

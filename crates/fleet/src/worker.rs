@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::time::clock::monotonic_ns;
-use load::{Event, LoadConfig, LoadReport};
+use load::{Event, LoadConfig, LoadResult};
 use rustix::io::FdFlags;
 
 use super::addresses::{Addresses, slurm_address};
@@ -226,7 +226,7 @@ impl Worker {
         messages: &TrialMessages,
         config: &LoadConfig,
         client: &mut Child<Event>,
-    ) -> anyhow::Result<(LoadReport, Option<f64>)> {
+    ) -> anyhow::Result<(LoadResult, Option<f64>)> {
         let trial = messages.trial;
         let mut forward = |event: Option<&Event>| {
             if let Some(event @ (Event::Connecting { .. } | Event::Preparing { .. } | Event::Connected { .. })) = event

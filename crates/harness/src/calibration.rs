@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use load::config::Transport;
-use load::report::Sample;
+use load::result::Sample;
 use load::tools::reflector::{HeldRequest, Reflector};
 use load::{LoadConfig, Outcome};
 use rand::{RngExt, SeedableRng};

@@ -1,9 +1,9 @@
-//! Reasons why a load cannot run. [`crate::report::Errors`] counts failures of single requests.
+//! Reasons why a load cannot run. [`crate::result::Errors`] counts failures of single requests.
 
 use std::io;
 
 use crate::config::LoadConfig;
-use crate::report::Class;
+use crate::result::Class;
 
 /// The reason why a load cannot run: cause, place, remedy.
 #[derive(Debug, thiserror::Error)]

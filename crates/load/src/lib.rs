@@ -4,7 +4,7 @@
 //!
 //! The entry point is [`run()`]. Folders use only those listed before them, but [`config`] uses [`time`], which uses `driver`.
 //!
-//! - [`config`]: the configuration and its rules; [`report`]: results and their merging; [`error`]: why a load cannot run
+//! - [`config`]: the configuration and its rules; [`result`]: results and their merging; [`error`]: why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests
 //! - `protocol`: requests of each service, and the verification of responses
 //! - `socket`: the socket of a connection, with TLS or without
@@ -23,7 +23,7 @@ pub mod io;
 mod loops;
 mod protocol;
 mod record;
-pub mod report;
+pub mod result;
 mod run;
 mod socket;
 mod sync;
@@ -33,7 +33,7 @@ pub mod tools;
 pub use config::LoadConfig;
 pub use driver::{Arrivals, Event, Listener, Outcome};
 pub use error::LoadError;
-pub use report::{LoadReport, Sample};
+pub use result::{LoadResult, Sample};
 pub use run::{run, run_with};
 pub use socket::tls::check_trusted;
 pub use wire::{Address, ServiceSpec};

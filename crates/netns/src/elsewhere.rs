@@ -8,7 +8,7 @@ use anyhow::bail;
 use load::LoadConfig;
 
 use crate::network::Network;
-use crate::record::{Applied, NetworkReport, RelayCounts};
+use crate::record::{Applied, NetworkRecord, RelayCounts};
 use process::stop::Stop;
 
 /// Defines methods of a type without values.
@@ -49,7 +49,7 @@ unreachable_methods! { Testbed:
     applied(&Self) -> Applied;
     suspend(&mut Self, u64) -> anyhow::Result<()>;
     sources(&Self, &LoadConfig) -> Result<Vec<IpAddr>, String>;
-    measure(&mut Self, &Stop) -> anyhow::Result<NetworkReport>;
+    measure(&mut Self, &Stop) -> anyhow::Result<NetworkRecord>;
     relay_counts(&mut Self) -> anyhow::Result<Option<RelayCounts>>;
 }
 

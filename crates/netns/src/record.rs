@@ -73,7 +73,7 @@ impl Applied {
 
 /// The network of a trial: its means, and the measurements right before the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NetworkReport {
+pub struct NetworkRecord {
     /// The means of the links and conditions.
     pub applied: Applied,
     /// The time that the testbed took to start, in nanoseconds.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::addresses;
 use super::testbed::Testbed;
 use crate::network::Network;
-use crate::record::{Applied, NetworkReport, RelayCounts};
+use crate::record::{Applied, NetworkRecord, RelayCounts};
 use process::folder::PrivateFolder;
 use process::stop::{POLL_INTERVAL, Stop};
 
@@ -71,7 +71,7 @@ impl Surrounding {
     }
 
     /// Measures the network, which takes about a second.
-    pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
+    pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkRecord> {
         ask(&self.socket, LabQuestion::Measure, stop)
     }
 

@@ -22,7 +22,7 @@ use super::napi;
 use super::probe;
 use super::relay::{RelayConfig, RelayEvent};
 use crate::network::Network;
-use crate::record::{Applied, Links, Means, NetworkReport, RelayCounts};
+use crate::record::{Applied, Links, Means, NetworkRecord, RelayCounts};
 use process::child::{Child, Process};
 use process::stop::Stop;
 
@@ -165,7 +165,7 @@ impl Testbed {
     }
 
     /// Measures the network, which takes about a second.
-    pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
+    pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkRecord> {
         // A TUN device has no Ethernet header.
         let link_bytes = if self.applied.links == Links::Veth { 14 } else { 0 };
         let link = probe::Link { network: &self.network, link_bytes, stop };
@@ -173,7 +173,7 @@ impl Testbed {
         self.measurements += 1;
         // Discard the relay's counts of the measurement's packets.
         self.relay_counts()?;
-        Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
+        Ok(NetworkRecord { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
     }
 
     /// The relay's counts since the last call; `None` without a relay.

@@ -5,7 +5,7 @@ use harness::record::{
     VerdictKind,
 };
 use load::config::RequestTimeout;
-use load::report::{Errors, GoodputBin, GoodputReport};
+use load::result::{Errors, GoodputBin, GoodputResult};
 
 use crate::runs::{empty_run, finish, probe, record, trial};
 
@@ -70,6 +70,6 @@ fn pulsed(trial: &Trial, goal: &OverloadGoal) -> TrialRecord {
     load.errors = Errors { timeout, reset: if recovers { 0 } else { 3 }, ..Errors::default() };
     let retries = load.planned / 10;
     let timeout_ns = goal.request_timeout.timeout_ns;
-    load.goodput = Some(GoodputReport { timeout_ns, timeouts: timeout + retries, retries, bin_ns: BIN_NS, bins });
+    load.goodput = Some(GoodputResult { timeout_ns, timeouts: timeout + retries, retries, bin_ns: BIN_NS, bins });
     record
 }

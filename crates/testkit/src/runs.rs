@@ -11,16 +11,16 @@ use harness::spec::Experiment;
 use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
-use load::report::{
-    ClosedReport, DatagramReport, Hardware, KernelReport, LoadReport, Measured, Outstanding, PARTS, SliceReport,
-    StreamReport,
+use load::result::{
+    ClosedResult, DatagramResult, Hardware, KernelResult, LoadResult, Measured, Outstanding, PARTS, SliceResult,
+    StreamResult,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
 use stats::Histogram;
 use wire::ServiceSpec;
 
-use crate::load_report::load_report;
+use crate::load_result::load_result;
 use crate::threads::Threads;
 
 /// Returns latencies within 10 % of `around_ns`.
@@ -83,7 +83,7 @@ pub(crate) fn record_with(
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 2_000_000_000,
         separated: None,
-        load: Some(LoadReport {
+        load: Some(LoadResult {
             connections: trial.workload.connections,
             rate_asked_per_s: Some(200.0),
             planned: 200,
@@ -95,7 +95,7 @@ pub(crate) fn record_with(
             send_delay,
             service,
             response,
-            ..load_report()
+            ..load_result()
         }),
         server: Some(ServerCounters {
             window_ns: 1_000_000_000,
@@ -156,7 +156,7 @@ pub(crate) fn empty_run() -> Run {
 pub fn add_kernel(run: &mut Run) {
     for (at, record) in run.records.iter_mut().enumerate() {
         let Some(load) = &mut record.load else { continue };
-        load.kernel = Some(KernelReport {
+        load.kernel = Some(KernelResult {
             interface: "lo".into(),
             hardware: Hardware::None,
             to_scheduler: around(400),
@@ -221,7 +221,7 @@ pub fn interleaved_run() -> Run {
             let service_ns = (service_ns * speed * (0.99 + noise as f64 * 2e-5)) as u64;
             let mut record = record(&trial, service_ns, VerdictKind::Valid, "");
             let load = record.load.as_mut().expect("every record has a load report");
-            load.slices = Some(SliceReport {
+            load.slices = Some(SliceResult {
                 rounds: 46,
                 left_out: 4,
                 overrun: 0,
@@ -389,7 +389,7 @@ pub fn run_of_experiment(name: &str) -> Run {
         load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
         load.rate_asked_per_s = workload.rate_per_s;
         if workload.service.stream().is_some() {
-            load.stream = Some(StreamReport {
+            load.stream = Some(StreamResult {
                 bytes: most_per_s as u64 * 10_000,
                 bytes_by_part: [0; PARTS],
                 bytes_by_second: Vec::new(),
@@ -536,7 +536,7 @@ pub fn closed_run() -> Run {
                 let load = record.load.as_mut().expect("every record has a load report");
                 (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, rate_per_s);
                 load.completed_by_part = [rate_per_s as u64 / PARTS as u64; PARTS];
-                load.closed = Some(ClosedReport {
+                load.closed = Some(ClosedResult {
                     unsampled: if trial.index == 0 { 50 } else { 0 },
                     busy_share: if is_limited { 0.99 } else { 0.7 },
                     cpus: 1,
@@ -596,7 +596,7 @@ pub fn datagram_run() -> Run {
                 let mut record = record(&trial, service_ns, verdict, if is_lossy { "made up" } else { "" });
                 let load = record.load.as_mut().expect("every record has a load report");
                 load.transport = Transport::Udp;
-                load.datagrams = Some(DatagramReport {
+                load.datagrams = Some(DatagramResult {
                     ports,
                     lost: match (architecture, ports) {
                         ("mt", 5_000) => 20,
@@ -639,7 +639,7 @@ pub fn bandwidth_run() -> Run {
             let mut record = record(&trial, burst_ns, verdict, if is_limited { "made up" } else { "" });
             let load = record.load.as_mut().expect("every record has a load report");
             (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, bursts_per_s);
-            load.closed = Some(ClosedReport {
+            load.closed = Some(ClosedResult {
                 unsampled: 0,
                 busy_share: if is_limited { 0.99 } else { 0.8 },
                 cpus: 1,
@@ -648,7 +648,7 @@ pub fn bandwidth_run() -> Run {
             let bytes = bytes_per_s as u64;
             // An eleventh of the client's data stays in sockets.
             let written = bytes / 10 * 11;
-            load.stream = Some(StreamReport {
+            load.stream = Some(StreamResult {
                 bytes: written,
                 bytes_by_part: [written / PARTS as u64; PARTS],
                 bytes_by_second: vec![written],

@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 
 use harness::record::{Bound, Check, Run, Trial, TrialRecord, Verdict, VerdictKind};
 use harness::spec::interleave::Interleave;
-use load::report::{ChurnReport, Measured, PARTS, StreamReport};
+use load::result::{ChurnResult, Measured, PARTS, StreamResult};
 use server::Moved;
 use stats::Histogram;
 
-use crate::load_report::HEALTHY;
+use crate::load_result::HEALTHY;
 use crate::runs::{empty_run, record_with};
 use crate::threads::Threads;
 
@@ -120,7 +120,7 @@ pub fn record_of(trial: &Trial, values: Values) -> TrialRecord {
     }
     if let Some(sessions) = values.sessions {
         load.rate_sent_per_s = sessions.sent_per_s;
-        load.churn = Some(ChurnReport {
+        load.churn = Some(ChurnResult {
             requests_per_connection: 100,
             opened: 1,
             opened_per_s: sessions.opened_per_s,
@@ -138,7 +138,7 @@ pub fn record_of(trial: &Trial, values: Values) -> TrialRecord {
     if let Some(stream) = trial.workload.service.stream() {
         let bytes_per_s = values.rate_per_s * stream.burst_bytes() as f64;
         let bytes = (bytes_per_s * seconds).round() as u64;
-        load.stream = Some(StreamReport {
+        load.stream = Some(StreamResult {
             bytes,
             bytes_by_part: [bytes / PARTS as u64; PARTS],
             bytes_by_second: Vec::new(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use load::LoadReport;
+use load::LoadResult;
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Timestamps};
 use load::tools::hostile::{MANNERS, Tally, manner};
 use wire::ServiceSpec;
@@ -119,7 +119,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
 /// Measures one honest load while the hostile clients, if any, stay connected.
 fn window(args: &Hostile, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow::Result<[f64; 5]> {
     let (report, [first, last]) = load_read(&honest(args, server), || Ok((cpu_ns(&server.process)?, tally())))?;
-    let LoadReport { kernel, service, planned, completed, .. } = &report;
+    let LoadResult { kernel, service, planned, completed, .. } = &report;
     ensure!(planned == completed, "{completed} of {planned} requests answered");
     let kernel = &kernel.as_ref().context("there are no timestamps of the kernel")?.service;
     let elapsed_ns = (last.0 - first.0) as f64;

@@ -12,7 +12,7 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, TlsConfig};
 use wire::ServiceSpec;
 use xtask::root;
 
-use super::loads::{closed, load_report, phases};
+use super::loads::{closed, load_result, phases};
 use super::spread::{Bound, rounds};
 use crate::environment::peers;
 use crate::process::{CLIENT_CPU, Process, SERVER_CPU, Server, cpu_ns, free_address, listen, muxbench, on_cpu, start};
@@ -67,7 +67,7 @@ fn ours(address: SocketAddr, has_tls: bool) -> anyhow::Result<[f64; 2]> {
         tls: has_tls.then_some(tls),
         ..LoadConfig::new(address, ServiceSpec::Http { folder: None })
     };
-    let report = load_report(&closed(phases([500, 0, 2_000, 1_000]), traffic))?;
+    let report = load_result(&closed(phases([500, 0, 2_000, 1_000]), traffic))?;
     let requests = report.rate_achieved_per_s * 2.0;
     Ok([report.rate_achieved_per_s, report.cpu_ns as f64 / requests])
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{bail, ensure};
 use load::config::{LoadConfig, Phases, Schedule};
-use load::{Event, LoadReport};
+use load::{Event, LoadResult};
 use wire::ServiceSpec;
 
 use crate::process::CLIENT_CPU;
@@ -42,22 +42,22 @@ pub fn phases(lengths_ms: [u64; 4]) -> Phases {
 }
 
 /// Runs a load; returns an error if a request fails.
-pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
+pub fn load_result(config: &LoadConfig) -> anyhow::Result<LoadResult> {
     follow(config, &mut |_| ())
 }
 
-fn follow(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<LoadReport> {
+fn follow(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<LoadResult> {
     let report = load::run(config, on_event)?.report;
     ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
     Ok(report)
 }
 
-/// Like [`load_report`]. Also returns the first and the last progress report in the window: the time in nanoseconds, the number
+/// Like [`load_result`]. Also returns the first and the last progress report in the window: the time in nanoseconds, the number
 /// of completed requests, and the value that `read` returned at that moment.
 pub fn load_read<T: Copy>(
     config: &LoadConfig,
     read: impl Fn() -> anyhow::Result<T>,
-) -> anyhow::Result<(LoadReport, [(u64, u64, T); 2])> {
+) -> anyhow::Result<(LoadResult, [(u64, u64, T); 2])> {
     let mut readings = Vec::new();
     let report = follow(config, &mut |event| {
         if let Event::Progress { phase, elapsed_ns, completed, .. } = event

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use xtask::root;
 
-use super::loads::{CONNECTIONS, Sizes, closed, config, flags, load_report, phases};
+use super::loads::{CONNECTIONS, Sizes, closed, config, flags, load_result, phases};
 use super::spread::{Bound, rounds};
 use crate::command;
 use crate::process::{SERVER_CPU, Server, free_address, listen, muxbench, on_cpu};
@@ -45,7 +45,7 @@ pub(super) fn lag(count: usize) -> anyhow::Result<()> {
     let binary = muxbench()?;
     let [p50, p99] = rounds(count, || {
         let server = ours(&binary, "epoll", (1, 1))?;
-        let delay = load_report(&config(server.address, (1, 1)))?.send_delay.distribution;
+        let delay = load_result(&config(server.address, (1, 1)))?.send_delay.distribution;
         Ok([delay.p50_ns, delay.p99_ns].map(|ns| ns as f64 / 1e3))
     })?;
     println!(
@@ -75,7 +75,7 @@ fn rate_of_reference(binary: &Path, architecture: &str, sizes: Sizes) -> anyhow:
 }
 
 fn highest_rate(address: SocketAddr, sizes: Sizes) -> anyhow::Result<f64> {
-    Ok(load_report(&closed(phases([300, 0, 1_200, 1_000]), config(address, sizes)))?.rate_achieved_per_s)
+    Ok(load_result(&closed(phases([300, 0, 1_200, 1_000]), config(address, sizes)))?.rate_achieved_per_s)
 }
 
 /// Builds the C reference server and returns its path.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use load::config::LoadConfig;
-use load::report::merge::Account;
+use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
 use wire::Address;
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use load::{Event, LoadReport};
+use load::{Event, LoadResult};
 
 use super::super::channel::Channel;
 use super::super::secret::Secret;
@@ -179,7 +179,7 @@ fn reports_are_collected_after_all_clients_ended() {
     let (first_has_reported, first_report_sent) = mpsc::channel::<()>();
     let report = |puppet: &Puppet, trial| {
         assert_eq!(puppet.receive(), Message::Collect { trial });
-        puppet.send_event(trial, &Event::Finished { report: Box::new(testkit::load_report()) });
+        puppet.send_event(trial, &Event::Finished { report: Box::new(testkit::load_result()) });
         puppet.0.send(&Message::Samples { trial, bytes: Vec::new() }).unwrap();
     };
     let first = thread::spawn(move || {
@@ -313,16 +313,16 @@ fn client(folder: &Path) -> std::path::PathBuf {
     harness::samples::write(&folder.join("samples"), &samples, &[]).unwrap();
     let window_ns = SAMPLES as u64 * 1_000;
     let measured =
-        |difference: fn(&load::Sample) -> Option<i64>| load::report::samples::measured(&samples, window_ns, difference);
-    let report = LoadReport {
+        |difference: fn(&load::Sample) -> Option<i64>| load::result::samples::measured(&samples, window_ns, difference);
+    let report = LoadResult {
         window_ns,
         planned: SAMPLES as u64,
         connections: 2,
         active: 2,
-        send_delay: measured(load::report::samples::send_delay_ns),
-        service: measured(load::report::samples::service_ns),
-        response: measured(load::report::samples::response_ns),
-        ..testkit::load_report()
+        send_delay: measured(load::result::samples::send_delay_ns),
+        service: measured(load::result::samples::service_ns),
+        response: measured(load::result::samples::response_ns),
+        ..testkit::load_result()
     };
     let text = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
     std::fs::write(folder.join("report"), text + "\n").unwrap();

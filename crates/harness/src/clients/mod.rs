@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use load::report::merge::{self, Account};
+use load::result::merge::{self, Account};
 use load::time::clock::monotonic_ns;
-use load::{Event, LoadReport};
+use load::{Event, LoadResult};
 
 use crate::record::LoadOrder;
 use crate::samples;
@@ -98,7 +98,7 @@ impl Drop for Draft {
 }
 
 /// Merges the reports of all clients. Writes their samples to `draft`, unless a single client has already written it.
-pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow::Result<LoadReport> {
+pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow::Result<LoadResult> {
     let (accounts, files): (Vec<Account>, Vec<Draft>) = gathered.into_iter().map(|it| (it.account, it.samples)).unzip();
     if let ([single], [file]) = (&accounts[..], &files[..])
         && file.path == draft
@@ -147,7 +147,7 @@ mod tests {
         let experiment = crate::spec::presets::find("compare").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
         let order = LoadOrder::new(LoadConfig { processes: 2, ..trial.load.clone() }, trial);
-        let merged = |reports: [LoadReport; 2], sample: load::Sample| {
+        let merged = |reports: [LoadResult; 2], sample: load::Sample| {
             let gathered = order.config.parts().into_iter().zip(reports).enumerate();
             let gathered = gathered.map(|(number, (config, report))| {
                 let path = draft_of_client(&draft, number);
@@ -160,7 +160,7 @@ mod tests {
         };
         let (healthy, sample) = (crate::judge::tests::healthy, load::Sample::UNKNOWN);
         assert_eq!(merged([healthy(), healthy()], sample).unwrap().planned, 2_000);
-        let why = merged([healthy(), LoadReport { planned: u64::MAX, ..healthy() }], sample).unwrap_err().to_string();
+        let why = merged([healthy(), LoadResult { planned: u64::MAX, ..healthy() }], sample).unwrap_err().to_string();
         assert!(why.contains("worker 2 on host1") && why.contains("planned is 18446744073709551615"), "{why}");
         let why =
             merged([healthy(), healthy()], load::Sample { connection: u32::MAX, ..sample }).unwrap_err().to_string();

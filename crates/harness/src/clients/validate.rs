@@ -1,7 +1,7 @@
 //! Rejects impossible reports of clients, because merging adds their counts and renumbers their connections.
 
 use load::Sample;
-use load::report::merge::Account;
+use load::result::merge::Account;
 use serde_json::Value;
 use traffic::samples::TIME_NS_MAX;
 
@@ -63,23 +63,23 @@ fn check_figures(name: &str, value: &Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use load::report::{ClosedReport, Outstanding, StreamReport};
+    use load::result::{ClosedResult, Outstanding, StreamResult};
 
-    use load::{LoadConfig, LoadReport};
+    use load::{LoadConfig, LoadResult};
 
     use super::*;
     use crate::judge::tests::healthy;
 
-    fn account(report: LoadReport) -> Account {
+    fn account(report: LoadResult) -> Account {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = LoadConfig { connections: 10, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
         Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
     }
 
-    fn stream() -> StreamReport {
-        StreamReport {
+    fn stream() -> StreamResult {
+        StreamResult {
             bytes: 1_000,
-            bytes_by_part: [0; load::report::PARTS],
+            bytes_by_part: [0; load::result::PARTS],
             bytes_by_second: vec![1_000],
             fairness: 1.0,
             connection_bytes_min: 100,
@@ -94,26 +94,26 @@ mod tests {
     fn impossible_figure_is_named() {
         let checked = |report| check(&account(report), &[]);
         assert_eq!(checked(healthy()), Ok(()));
-        let with = |stream| LoadReport { stream: Some(stream), ..healthy() };
+        let with = |stream| LoadResult { stream: Some(stream), ..healthy() };
         assert_eq!(checked(with(stream())), Ok(()));
-        let closed = |cpus| ClosedReport { unsampled: 0, busy_share: 0.5, cpus, think_ns: 0 };
-        assert_eq!(checked(LoadReport { closed: Some(closed(10)), ..healthy() }), Ok(()));
+        let closed = |cpus| ClosedResult { unsampled: 0, busy_share: 0.5, cpus, think_ns: 0 };
+        assert_eq!(checked(LoadResult { closed: Some(closed(10)), ..healthy() }), Ok(()));
         for (report, expected) in [
-            (LoadReport { planned: u64::MAX, ..healthy() }, "planned is 18446744073709551615"),
-            (LoadReport { rate_sent_per_s: 1e300, ..healthy() }, "rate_sent_per_s is 1e"),
+            (LoadResult { planned: u64::MAX, ..healthy() }, "planned is 18446744073709551615"),
+            (LoadResult { rate_sent_per_s: 1e300, ..healthy() }, "rate_sent_per_s is 1e"),
             (
-                LoadReport { outstanding: Outstanding { at_end: 1 << 54, ..Outstanding::default() }, ..healthy() },
+                LoadResult { outstanding: Outstanding { at_end: 1 << 54, ..Outstanding::default() }, ..healthy() },
                 "outstanding.at_end is",
             ),
-            (LoadReport { window_ns: 0, ..healthy() }, "window_ns is 0"),
-            (LoadReport { stalled_ns: Some(1_000_000_001), ..healthy() }, "stalled_ns is 1000000001"),
-            (LoadReport { connections: 11, ..healthy() }, "connections is 11, but the client has only 10"),
-            (LoadReport { active: u32::MAX, ..healthy() }, "active is 4294967295"),
-            (LoadReport { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),
-            (with(StreamReport { ended: 11, ..stream() }), "stream.ended is 11"),
-            (with(StreamReport { fairness: 0.0, ..stream() }), "stream.fairness is 0"),
-            (with(StreamReport { bytes_by_second: vec![0; 2], ..stream() }), "stream.bytes_by_second has 2 seconds"),
-            (with(StreamReport { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
+            (LoadResult { window_ns: 0, ..healthy() }, "window_ns is 0"),
+            (LoadResult { stalled_ns: Some(1_000_000_001), ..healthy() }, "stalled_ns is 1000000001"),
+            (LoadResult { connections: 11, ..healthy() }, "connections is 11, but the client has only 10"),
+            (LoadResult { active: u32::MAX, ..healthy() }, "active is 4294967295"),
+            (LoadResult { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),
+            (with(StreamResult { ended: 11, ..stream() }), "stream.ended is 11"),
+            (with(StreamResult { fairness: 0.0, ..stream() }), "stream.fairness is 0"),
+            (with(StreamResult { bytes_by_second: vec![0; 2], ..stream() }), "stream.bytes_by_second has 2 seconds"),
+            (with(StreamResult { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
         ] {
             let why = checked(report).unwrap_err();
             assert!(why.starts_with(expected), "expected {expected}: {why}");

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
 use load::config::Schedule;
-use load::report::interleaved::{joined, rounds_with_pauses};
-use load::report::merge::Account;
-use load::report::{LoadReport, PARTS, SliceReport};
+use load::result::interleaved::{joined, rounds_with_pauses};
+use load::result::merge::Account;
+use load::result::{LoadResult, PARTS, SliceResult};
 use server::ServerSpec;
 
 use super::event::RunEvent;
@@ -54,7 +54,7 @@ impl<'a> Contestant<'a> {
     }
 
     /// The facts about its slices.
-    pub(super) fn slices(&self) -> Option<&SliceReport> {
+    pub(super) fn slices(&self) -> Option<&SliceResult> {
         self.observations.load.as_ref()?.slices.as_ref()
     }
 
@@ -435,7 +435,7 @@ fn merge(
     are_clients_remote: bool,
 ) -> Result<(), Failure> {
     subtract_rivals(&mut reports);
-    let mut merged: Vec<LoadReport> = Vec::new();
+    let mut merged: Vec<LoadResult> = Vec::new();
     for (number, (contestant, gathered)) in contestants.iter().zip(reports).enumerate() {
         let order = contestant.order.as_ref().expect("the contestant has an order");
         merged.push(clients::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
@@ -516,7 +516,7 @@ mod tests {
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
             let phases = load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000, cool_down_ns: 0 };
             let config = LoadConfig { cpus: cpus.to_vec(), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
-            let report = LoadReport { cpu_ns, ..crate::judge::tests::healthy() };
+            let report = LoadResult { cpu_ns, ..crate::judge::tests::healthy() };
             let account = Account { config, machine: machine.into(), place: String::new(), report, cpus_used };
             Gathered { account, samples: Draft { path: "/nonexistent".into(), is_kept: true } }
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use load::LoadConfig;
 use load::config::{Popularity, Timestamps};
-use load::tools::idle::{IdleEvent, IdleReport};
+use load::tools::idle::{IdleEvent, IdleResult};
 use rustix::process::{Resource, getrlimit};
 
 use super::launch::Launch;
@@ -68,11 +68,11 @@ impl IdleHolders {
     }
 
     /// Verifies every connection again, then ends the processes.
-    pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleReport> {
+    pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleResult> {
         for process in &mut self.processes {
             process.send("verify")?;
         }
-        let mut total = IdleReport::default();
+        let mut total = IdleResult::default();
         for process in &mut self.processes {
             match process.wait_event(stop, Instant::now() + self.timeout).context("idle connections")? {
                 Some(IdleEvent::Verified { report }) => total = total.and(&report),

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use load::LoadReport;
-use load::report::PARTS;
-use load::tools::idle::IdleReport;
+use load::LoadResult;
+use load::result::PARTS;
+use load::tools::idle::IdleResult;
 use server::{Moved, ServerCounters, Snapshot};
 
 use crate::host::interrupts::{self, Accounting};
 use crate::host::monitors;
 use crate::host::ticks::{Reading, Shares};
-use crate::record::network::NetworkReport;
+use crate::record::network::NetworkRecord;
 use crate::record::{Trial, WarmUp, requests_answered};
 
 /// The counters of the server and of the CPUs at an edge of the window.
@@ -66,9 +66,9 @@ pub(super) struct Observations {
     pub(super) waits_ns: Option<f64>,
     /// The counters after the last burst of a stream.
     pub(super) last: Option<Snapshot>,
-    pub(super) load: Option<LoadReport>,
-    pub(super) idle: Option<IdleReport>,
-    pub(super) network: Option<NetworkReport>,
+    pub(super) load: Option<LoadResult>,
+    pub(super) idle: Option<IdleResult>,
+    pub(super) network: Option<NetworkRecord>,
 }
 
 impl Observations {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn waits_outside_measured_parts_are_no_run_delay() {
-        let load = LoadReport { completed: 200, ..LoadReport::default() };
+        let load = LoadResult { completed: 200, ..LoadResult::default() };
         let observed = |waits_ns| Observations { load: Some(load.clone()), waits_ns, ..Observations::default() };
         // The server counted the requests of guards and of the warm-up too.
         let mut counters = ServerCounters::default();

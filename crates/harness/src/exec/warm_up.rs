@@ -4,7 +4,7 @@
 //! The server gets a closed loop over the trial's connections, which takes fewer seconds than the trial's own rate would. Its
 //! responses per second show when the service time is steady.
 
-use load::LoadReport;
+use load::LoadResult;
 use load::config::{LoadConfig, Pacing, Phases, Popularity, Roles, Schedule, Think, Timestamps, Transport};
 
 /// The length of a round of load. A server may fail if its clients leave before its responses, so each round ends as a trial does.
@@ -43,8 +43,8 @@ pub(super) struct Warmth(Vec<u64>);
 
 impl Warmth {
     /// Adds a round by the reports of its clients.
-    pub(super) fn add<'a>(&mut self, reports: impl Iterator<Item = &'a LoadReport>) {
-        let done = |report: &LoadReport| match &report.stream {
+    pub(super) fn add<'a>(&mut self, reports: impl Iterator<Item = &'a LoadResult>) {
+        let done = |report: &LoadResult| match &report.stream {
             Some(stream) => stream.bytes,
             None => report.completed_by_part.iter().sum(),
         };
@@ -73,12 +73,12 @@ impl Warmth {
 
 #[cfg(test)]
 mod tests {
-    use load::report::PARTS;
+    use load::result::PARTS;
 
     use super::*;
 
-    fn report(parts: [u64; PARTS]) -> LoadReport {
-        LoadReport { completed_by_part: parts, ..LoadReport::default() }
+    fn report(parts: [u64; PARTS]) -> LoadResult {
+        LoadResult { completed_by_part: parts, ..LoadResult::default() }
     }
 
     /// Warms a server with these responses in each round. Returns the number of rounds and whether the server still got faster.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use load::io::interface;
-use load::report::Hardware;
+use load::result::Hardware;
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::Host;

@@ -1,8 +1,8 @@
 //! Checks of the clients: their send delays, stalls, CPUs and start.
 
-use load::LoadReport;
+use load::LoadResult;
 use load::config::Phases;
-use load::report::{LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX, ProcessReport};
+use load::result::{LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX, ProcessResult};
 
 use super::check::at_most;
 use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS, LATE_SHARE_MAX, TAKEN_SHARE_MAX};
@@ -11,8 +11,8 @@ use crate::record::VerdictKind::ClientLimited;
 
 /// Checks the median and the tails of the send delay, of all clients and of the worst one. `p50_max_ns` limits the median;
 /// limits of the tails are at least `tail_ns_min`. In interleaved trials late sends delay all contestants alike: they mark the tails
-/// (`LoadReport::is_client_tail`), but the medians still rank.
-pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
+/// (`LoadResult::is_client_tail`), but the medians still rank.
+pub(super) fn send_delay(report: &LoadResult, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
     let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
     // The median over all processes hides a single late process.
     if let Some((at, worst)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.send_delay.p50_ns)
@@ -31,7 +31,7 @@ fn median(name: String, p50_ns: u64, max_ns: f64) -> Check {
 }
 
 /// Checks that the tails of the send delay stay below those of the service time.
-fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
+fn tail_delays(report: &LoadResult, ns_min: f64) -> Vec<Check> {
     let late = report.late_sends();
     let service = &report.service.distribution;
     // Requests sent on time also wait behind the client's bursts. The median p90 of all parts excludes such bursts.
@@ -63,12 +63,12 @@ fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
 }
 
 /// Returns the place of a client, or its number.
-fn place(at: usize, process: &ProcessReport) -> String {
+fn place(at: usize, process: &ProcessResult) -> String {
     if process.place.is_empty() { format!("client {}", at + 1) } else { process.place.clone() }
 }
 
 /// Checks the share of late sends. A share above the limit can raise even the median response time.
-pub(super) fn late_sends(report: &LoadReport) -> Check {
+pub(super) fn late_sends(report: &LoadResult) -> Check {
     let late = report.late_sends();
     let share = late.count as f64 / late.sent.max(1) as f64;
     at_most("share of requests sent late", share, LATE_SENDS_SHARE_MAX, "", ClientLimited)
@@ -76,7 +76,7 @@ pub(super) fn late_sends(report: &LoadReport) -> Check {
 
 /// Checks the share of the window in which a client whose threads sleep was stalled. The client's own work also delays the
 /// meter of stalls, so the share counts only if stalls and work together fit into the window.
-pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
+pub(super) fn stalled(report: &LoadResult) -> Option<Check> {
     let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
     let share = report.stalled_share().filter(|share| share + own <= 1.0)?;
     let name = "share of the window in which the client was stalled";
@@ -84,7 +84,7 @@ pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
 }
 
 /// Returns a remark on a valid trial if the client may have caused its p99.
-pub(super) fn tails(report: &LoadReport) -> String {
+pub(super) fn tails(report: &LoadResult) -> String {
     if !report.is_client_tail(0.99) {
         return String::new();
     }
@@ -100,15 +100,15 @@ pub(super) fn tails(report: &LoadReport) -> String {
 }
 
 /// Checks the highest delay of a start order, and the share of each client's CPUs that other processes took, if known.
-pub(super) fn checks(report: &LoadReport, phases: Phases) -> Vec<Check> {
-    let taken = |process: &ProcessReport| {
+pub(super) fn checks(report: &LoadResult, phases: Phases) -> Vec<Check> {
+    let taken = |process: &ProcessResult| {
         let name = format!("share of the client's CPUs taken by others, {}", process.place);
         Some(at_most(name, process.cpu_taken_by_others?, TAKEN_SHARE_MAX, "", ClientLimited))
     };
     begun_late(report, phases).into_iter().chain(report.processes.iter().filter_map(taken)).collect()
 }
 
-fn begun_late(report: &LoadReport, phases: Phases) -> Option<Check> {
+fn begun_late(report: &LoadResult, phases: Phases) -> Option<Check> {
     let late_ns = Some(report.begun_late_ns).filter(|late_ns| *late_ns > 0)?;
     let worst = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
     let client = worst.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();

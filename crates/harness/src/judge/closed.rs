@@ -1,7 +1,7 @@
 //! Checks of a closed loop. It has no rate, so its verdict is never `saturated`. It can be `client-limited`.
 
-use load::LoadReport;
-use load::report::ClosedReport;
+use load::LoadResult;
+use load::result::ClosedResult;
 
 use super::check::{at_least, at_most};
 use super::limits::{
@@ -13,8 +13,8 @@ use crate::record::VerdictKind::{ClientLimited, Unsteady};
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(
-    report: &LoadReport,
-    closed: &ClosedReport,
+    report: &LoadResult,
+    closed: &ClosedResult,
     server: Option<&ServerSide<'_>>,
 ) -> (Vec<Check>, String) {
     let think_ns = SEND_DELAY_SHARE_MAX * closed.think_ns as f64;
@@ -39,14 +39,14 @@ pub(super) fn checks(
 }
 
 /// CPU use of client and server in words.
-pub(super) fn cpu_use(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> String {
+pub(super) fn cpu_use(closed: &ClosedResult, server: Option<&ServerSide<'_>>) -> String {
     let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
     format!("the client used {:.0} % of its CPUs{}", 100.0 * closed.busy_share, server.unwrap_or_default())
 }
 
 /// Checks that the client had spare CPU time, or that the server had none. With a busy server, a faster client would not
 /// raise the throughput.
-pub(super) fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
+pub(super) fn client_busy(closed: &ClosedResult, server: Option<&ServerSide<'_>>) -> Check {
     let busy_server = server.filter(|server| server.has_worked(SERVER_BUSY_SHARE_MIN));
     match busy_server.filter(|_| closed.busy_share > CLIENT_BUSY_SHARE_MAX) {
         Some(server) => {
@@ -63,7 +63,7 @@ pub(super) fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>
     }
 }
 
-fn unsampled(report: &LoadReport, closed: &ClosedReport) -> Check {
+fn unsampled(report: &LoadResult, closed: &ClosedResult) -> Check {
     let share = closed.unsampled as f64 / report.planned.max(1) as f64;
     let name = "share of transactions without a sample for lack of memory (lower phases.measure)";
     match report.slices {

@@ -1,7 +1,7 @@
 //! Limits of the checks. They leave room for the effects of a shared machine on a healthy trial: a neighbour that takes the CPU
 //! for some milliseconds must not change the verdict.
 
-use load::report::PARTS;
+use load::result::PARTS;
 
 // Saturation of an open loop.
 

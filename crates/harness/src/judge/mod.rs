@@ -23,14 +23,14 @@ mod sufficient;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use load::LoadReport;
+use load::LoadResult;
 use load::config::Phases;
-use load::report::{PARTS, StreamReport};
-use load::tools::idle::IdleReport;
+use load::result::{PARTS, StreamResult};
+use load::tools::idle::IdleResult;
 use server::metrics::counters::Totals;
 use wire::stream::Stream;
 
-use crate::record::network::NetworkReport;
+use crate::record::network::NetworkRecord;
 use crate::record::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
 pub(crate) use check::in_words;
@@ -39,7 +39,7 @@ pub use server_side::ServerSide;
 pub(crate) use slices::{checks as slice_checks, settling_ns};
 
 /// Judges a trial by its load and the facts about its server.
-pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
+pub fn judge(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Verdict {
     Judgement::new(report, server).decide()
 }
 
@@ -53,7 +53,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// Starts with the checks of the load.
-    pub fn new(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Self {
+    pub fn new(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Self {
         let (load, reason) = match (&report.closed, &report.stream, report.rate_asked_per_s) {
             (Some(closed), Some(stream), _) => stream::checks(report, closed, stream, server),
             (Some(closed), None, _) => closed::checks(report, closed, server),
@@ -72,7 +72,7 @@ impl Judgement {
     }
 
     /// Adds checks that client and server each received every byte of the streams that the other sent.
-    pub fn add_byte_counts(&mut self, sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) {
+    pub fn add_byte_counts(&mut self, sizes: Stream, idle: u32, stream: &StreamResult, server: &Totals) {
         let checks = stream::byte_counts(sizes, idle, stream, server);
         // An earlier failure explains missing bytes.
         let has_failed = self.first_failed().is_some_and(|check| check.decides == VerdictKind::Failed);
@@ -81,24 +81,24 @@ impl Judgement {
     }
 
     /// Adds the check that all idle connections stayed open. Fewer connections would be a different trial.
-    pub fn add_idle(&mut self, idle: &IdleReport) {
+    pub fn add_idle(&mut self, idle: &IdleResult) {
         let (alive, held) = (f64::from(idle.alive), f64::from(idle.held));
         self.prepend(vec![check::at_least("idle connections alive at the end", alive, held, "", VerdictKind::Failed)]);
     }
 
     /// Adds checks of each client's CPUs and start order.
-    pub fn add_clients(&mut self, report: &LoadReport, phases: Phases) {
+    pub fn add_clients(&mut self, report: &LoadResult, phases: Phases) {
         self.checks.extend(clients::checks(report, phases));
     }
 
     /// Adds checks that a server that muxbench did not write was warm. `rivals_ns` has the median service times of the other
     /// contestants of an interleaved trial by part of the window.
-    pub fn add_warmth(&mut self, report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) {
+    pub fn add_warmth(&mut self, report: &LoadResult, rivals_ns: Option<&[f64; PARTS]>) {
         self.checks.extend(steady::warmth(report, rivals_ns));
     }
 
     /// Adds checks of the lab's network. Different conditions would be a different trial.
-    pub fn add_network(&mut self, configured: &Network, report: &NetworkReport) {
+    pub fn add_network(&mut self, configured: &Network, report: &NetworkRecord) {
         self.prepend(network::checks(configured, report));
     }
 

@@ -8,11 +8,11 @@ use super::limits::{
 };
 use crate::record::Check;
 use crate::record::VerdictKind::Failed;
-use crate::record::network::{Links, NetworkReport, RelayCounts};
+use crate::record::network::{Links, NetworkRecord, RelayCounts};
 use crate::spec::network::Network;
 
 /// Checks that the network applied the configured conditions and no others.
-pub(super) fn checks(configured: &Network, report: &NetworkReport) -> Vec<Check> {
+pub(super) fn checks(configured: &Network, report: &NetworkRecord) -> Vec<Check> {
     let measured = &report.measured;
     let mut checks = Vec::new();
     let mut within = |name: &str, value: f64, (low, high): (f64, f64), unit: &str| {

@@ -1,7 +1,7 @@
 //! Checks of an open loop: whether the server or the client could not keep up with the requested rate.
 
-use load::LoadReport;
-use load::report::PARTS;
+use load::LoadResult;
+use load::result::PARTS;
 
 use super::check::{at_least, at_most, effect};
 use super::limits::{
@@ -15,7 +15,7 @@ use crate::record::VerdictKind::{ClientLimited, Saturated};
 use crate::record::{Check, requests_answered};
 
 /// Returns the checks, and the reason shown for a valid trial.
-pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {
+pub(super) fn checks(report: &LoadResult, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {
     // A late client sends bursts and reads late, which looks like requests piling up at the server. Therefore the server's
     // checks come first only if the server was busy. If the client's receiver was busy too, this needs an even busier server.
     let is_receiver_busy = report.receiver_busy_share.is_some_and(|share| share > RECEIVER_BUSY_SHARE_MAX);
@@ -36,7 +36,7 @@ pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&Serve
     ([failures.concat(), rest.concat()].concat(), reason)
 }
 
-fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+fn saturation(report: &LoadResult, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let window_s = report.window_ns as f64 / 1e9;
     let pile_max = (report.planned as f64 * PILE_UP_SHARE_MAX).max(EDGE_REQUESTS);
     let piled_up = report.outstanding.at_end as f64 - report.outstanding.at_start as f64;
@@ -76,7 +76,7 @@ fn growth(medians_ns: &[u64; PARTS], requests: u64) -> (f64, f64) {
 
 /// If a busy server fell short of the planned rate, checks how many CPUs this rate needs at the measured CPU time per request.
 /// Requests of a late client come in bursts, which cost less each; requests on time would need even more CPUs.
-fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check> {
+fn beyond_capacity(report: &LoadResult, server: &ServerSide<'_>) -> Option<Check> {
     let requests = requests_answered(server.counters, report);
     // A Poisson process may plan fewer requests than configured.
     let planned_per_s = report.planned as f64 / (report.window_ns as f64 / 1e9);
@@ -87,7 +87,7 @@ fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check
     })
 }
 
-fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
+fn client_limits(report: &LoadResult, rate_per_s: f64) -> Vec<Check> {
     let mut checks = clients::send_delay(report, SEND_DELAY_P50_NS.max(SEND_DELAY_SHARE_MAX * 1e9 / rate_per_s), 0.0);
     checks.push(clients::late_sends(report));
     checks.extend(clients::stalled(report));

@@ -1,6 +1,6 @@
 //! The server's side of a trial.
 
-use load::report::PARTS;
+use load::result::PARTS;
 use server::ServerCounters;
 
 /// Facts about the server during the window.

@@ -1,6 +1,6 @@
 //! Checks of the slices of an interleaved trial.
 
-use load::report::SliceReport;
+use load::result::SliceResult;
 
 use super::check::at_most;
 use super::limits::{
@@ -10,7 +10,7 @@ use super::limits::{
 use crate::record::Check;
 use crate::record::VerdictKind::{ClientLimited, Saturated, Unsteady};
 
-pub(crate) fn checks(report: &SliceReport) -> Vec<Check> {
+pub(crate) fn checks(report: &SliceResult) -> Vec<Check> {
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
     let overrun = share(report.overrun, report.measured_rounds());
     let paused = share(report.left_out, report.rounds + report.left_out);
@@ -36,7 +36,7 @@ pub(crate) fn settling_ns(busy_share: f64, service_ns: f64) -> f64 {
 
 /// Checks whether a closed loop obeys the interactive response time law; `None` for other loops. It does not if its slices are too
 /// short for its responses.
-fn law(report: &SliceReport) -> Option<Check> {
+fn law(report: &SliceResult) -> Option<Check> {
     let expected = report.law_responses?;
     let deviation = (report.responses as f64 / expected - 1.0).abs();
     let max = LAW_DEVIATION_MAX + LAW_DEVIATIONS / expected.sqrt();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// The failed checks of a report.
-    fn failed(report: SliceReport) -> Vec<&'static str> {
+    fn failed(report: SliceResult) -> Vec<&'static str> {
         let name = |check: &Check| {
             ["a client paused", "after the next guard", "late in slices", "turns of other", "settles", "think time"]
                 .into_iter()
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn overruns_gaps_and_growing_queues_fail_checks() {
-        let healthy = SliceReport {
+        let healthy = SliceResult {
             active_share: 0.5,
             rounds: 100,
             left_out: 50,
@@ -75,26 +75,26 @@ mod tests {
             responses: 1_000_000,
         };
         assert_eq!(failed(healthy.clone()), [""; 0]);
-        assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
-        assert_eq!(failed(SliceReport { outside_share: Some(0.021), ..healthy.clone() }), ["turns of other"]);
-        assert_eq!(checks(&SliceReport { outside_share: None, ..healthy.clone() }).len(), 5, "unknown");
+        assert_eq!(failed(SliceResult { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
+        assert_eq!(failed(SliceResult { outside_share: Some(0.021), ..healthy.clone() }), ["turns of other"]);
+        assert_eq!(checks(&SliceResult { outside_share: None, ..healthy.clone() }).len(), 5, "unknown");
         for settling_guards in [1.4, f64::INFINITY].map(Some) {
-            assert_eq!(failed(SliceReport { settling_guards, ..healthy.clone() }), ["settles"]);
+            assert_eq!(failed(SliceResult { settling_guards, ..healthy.clone() }), ["settles"]);
         }
         assert!((settling_ns(0.25, 1_000.0) - 4_000.0).abs() < 1e-6 && settling_ns(1.1, 1.0).is_infinite());
         for law_responses in [1_300_000.0, 800_000.0, f64::INFINITY].map(Some) {
-            assert_eq!(failed(SliceReport { law_responses, ..healthy.clone() }), ["think time"]);
+            assert_eq!(failed(SliceResult { law_responses, ..healthy.clone() }), ["think time"]);
         }
         assert_eq!(
-            failed(SliceReport { law_responses: Some(160.0), responses: 100, ..healthy.clone() }),
+            failed(SliceResult { law_responses: Some(160.0), responses: 100, ..healthy.clone() }),
             [""; 0],
             "chance"
         );
-        assert_eq!(checks(&SliceReport { law_responses: None, ..healthy.clone() }).len(), 5);
-        assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["a client paused"]);
-        assert_eq!(failed(SliceReport { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
+        assert_eq!(checks(&SliceResult { law_responses: None, ..healthy.clone() }).len(), 5);
+        assert_eq!(failed(SliceResult { left_out: 101, ..healthy.clone() }), ["a client paused"]);
+        assert_eq!(failed(SliceResult { p50_by_half_ns: [700_000, 1_500_000], ..healthy.clone() }), ["late in slices"]);
         assert_eq!(
-            failed(SliceReport { p50_by_half_ns: [100_000, 900_000], ..healthy }),
+            failed(SliceResult { p50_by_half_ns: [100_000, 900_000], ..healthy }),
             [""; 0],
             "short times may vary"
         );

@@ -1,7 +1,7 @@
 //! Tests of whether the window was one steady state.
 
-use load::LoadReport;
-use load::report::PARTS;
+use load::LoadResult;
+use load::result::PARTS;
 use stats::{TestResult, steadiness};
 
 use super::ServerSide;
@@ -14,7 +14,7 @@ use crate::record::{Check, VerdictKind};
 
 /// Checks the service time of the window's parts. Rejects a trend, a shift or a temporary change of the median, and a shift of the
 /// p90, which can occur while the median stays. Also rejects a server that was slow throughout because other processes took its CPUs.
-pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+pub(super) fn service(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     if report.slices.is_some() || report.planned_by_part.is_some() {
         // All contestants share a change of the host's speed, and ratios of paired parts do not contain it. If the rate changes,
         // so does the service time.
@@ -37,7 +37,7 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
 
 /// Checks that a server no longer got faster: a just-in-time compiler, or a cache that fills, makes the first figures those of a
 /// cold server. `rivals_ns` has the median service times of the other contestants in each part of an interleaved trial.
-pub(super) fn warmth(report: &LoadReport, rivals_ns: Option<&[f64; PARTS]>) -> Vec<Check> {
+pub(super) fn warmth(report: &LoadResult, rivals_ns: Option<&[f64; PARTS]>) -> Vec<Check> {
     if report.planned_by_part.is_some() {
         return Vec::new();
     }
@@ -65,7 +65,7 @@ pub(super) fn throughput(what: &str, parts: &[f64; PARTS]) -> Vec<Check> {
 }
 
 /// Checks the share of the server's CPUs that other processes took, if known.
-pub(super) fn taken_cpus(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Option<Check> {
+pub(super) fn taken_cpus(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Option<Check> {
     let taken = server?.taken?;
     let share_max = if report.slices.is_some() { TAKEN_SHARE_MAX_INTERLEAVED } else { TAKEN_SHARE_MAX };
     Some(at_most(Check::TAKEN_BY_OTHERS, taken, share_max, "", VerdictKind::Unsteady))

@@ -1,7 +1,7 @@
 //! Checks of streams. They count bytes, because a window may have few complete bursts.
 
-use load::LoadReport;
-use load::report::{ClosedReport, PARTS, StreamReport};
+use load::LoadResult;
+use load::result::{ClosedResult, PARTS, StreamResult};
 use server::metrics::counters::Totals;
 use wire::stream::Stream;
 
@@ -12,9 +12,9 @@ use crate::record::VerdictKind::Failed;
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(
-    report: &LoadReport,
-    closed: &ClosedReport,
-    stream: &StreamReport,
+    report: &LoadResult,
+    closed: &ClosedResult,
+    stream: &StreamResult,
     server: Option<&ServerSide<'_>>,
 ) -> (Vec<Check>, String) {
     let unended = u64::from(report.connections.saturating_sub(stream.ended));
@@ -39,7 +39,7 @@ pub(super) fn checks(
 }
 
 /// Checks that each side received every byte that the other sent. Only the server counts requests of the `idle` connections.
-pub(super) fn byte_counts(sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) -> Vec<Check> {
+pub(super) fn byte_counts(sizes: Stream, idle: u32, stream: &StreamResult, server: &Totals) -> Vec<Check> {
     let (request_bytes, answer_bytes) = sizes.sizes(true);
     let difference = |name: &str, client: u64, server: Option<u64>| {
         let difference = server.map_or(f64::INFINITY, |server| client.abs_diff(server) as f64);

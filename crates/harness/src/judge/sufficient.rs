@@ -1,6 +1,6 @@
 //! Checks for enough requests, for errors, and for implausible figures.
 
-use load::LoadReport;
+use load::LoadResult;
 use load::config::Transport;
 
 use super::ServerSide;
@@ -10,7 +10,7 @@ use crate::record::Check;
 use crate::record::VerdictKind::{Failed, Unsteady};
 
 /// Checks the clock, the histogram and the counters, on which all other figures depend.
-pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+pub(super) fn plausible(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let drift_ppm = report.clock.drift_ppm.abs();
     let mut checks = vec![
         none("requests in which the client's clock went backwards", report.clock.went_back),
@@ -26,22 +26,22 @@ pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) ->
 }
 
 /// Checks that the server's counters were read at the window's edges.
-pub(super) fn counted_late(report: &LoadReport, server: &ServerSide<'_>) -> Check {
+pub(super) fn counted_late(report: &LoadResult, server: &ServerSide<'_>) -> Check {
     let limit_ms = COUNTED_LATE_NS.max(COUNTED_LATE_SHARE_MAX * report.window_ns as f64) / 1e6;
     at_most(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, limit_ms, "ms", Unsteady)
 }
 
 /// Checks each class of errors, except timeouts, which [`unanswered`] checks.
-pub(super) fn errors(report: &LoadReport) -> Vec<Check> {
+pub(super) fn errors(report: &LoadResult) -> Vec<Check> {
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout");
     classes.map(|(class, count)| none(format!("{} {class}", Check::ERRORS), count)).collect()
 }
 
-pub(super) fn requests(report: &LoadReport) -> Check {
+pub(super) fn requests(report: &LoadResult) -> Check {
     at_least(Check::REQUESTS, report.planned as f64, Check::REQUESTS_MIN, "", Failed)
 }
 
-pub(super) fn unanswered(report: &LoadReport) -> Check {
+pub(super) fn unanswered(report: &LoadResult) -> Check {
     let share = report.error_share(report.errors.timeout);
     let limit = match report.transport {
         Transport::Tcp | Transport::Unix => TIMEOUT_SHARE_MAX,

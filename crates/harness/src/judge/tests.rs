@@ -2,23 +2,23 @@ mod parts;
 mod values;
 
 use load::config::{Roles, Transport};
-use load::report::{
-    ChurnReport, ClosedReport, DatagramReport, Errors, LateSends, Measured, Outstanding, PARTS, ProcessReport,
+use load::result::{
+    ChurnResult, ClosedResult, DatagramResult, Errors, LateSends, Measured, Outstanding, PARTS, ProcessResult,
 };
 use server::ServerCounters;
 use stats::TestResult;
-use testkit::{load_report, measured};
+use testkit::{load_result, measured};
 
 use super::*;
 use crate::record::network::{Applied, Links, Means, RelayCounts};
 
 /// A healthy trial of 1 000 requests in a second.
-pub(crate) fn healthy() -> LoadReport {
-    LoadReport { fit: Some(fit(0.02, 1.0)), ..load_report() }
+pub(crate) fn healthy() -> LoadResult {
+    LoadResult { fit: Some(fit(0.02, 1.0)), ..load_result() }
 }
 
 /// Returns the verdict on a trial after `add` has added checks to those of its load.
-fn with(report: &LoadReport, add: impl FnOnce(&mut Judgement)) -> Verdict {
+fn with(report: &LoadResult, add: impl FnOnce(&mut Judgement)) -> Verdict {
     let mut judgement = Judgement::new(report, None);
     add(&mut judgement);
     judgement.decide()
@@ -32,16 +32,16 @@ fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
     ServerSide { counters, cpus, late_ns: 0, taken: None, spins: false, took_in: None }
 }
 
-fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
+fn kind(change: impl FnOnce(&mut LoadResult)) -> VerdictKind {
     let mut report = healthy();
     change(&mut report);
     judge(&report, None).kind
 }
 
 /// A healthy trial of streams: 2 connections, 16 MB in a second.
-fn streaming() -> LoadReport {
-    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
-    let stream = StreamReport {
+fn streaming() -> LoadResult {
+    let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    let stream = StreamResult {
         bytes: 16_000_000,
         bytes_by_part: [500_000; PARTS],
         bytes_by_second: vec![16_000_000],
@@ -53,8 +53,8 @@ fn streaming() -> LoadReport {
         ended: 2,
     };
     // A window without a complete burst is valid.
-    let report = LoadReport { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
-    LoadReport { closed: Some(closed), stream: Some(stream), ..report }
+    let report = LoadResult { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
+    LoadResult { closed: Some(closed), stream: Some(stream), ..report }
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn healthy_trial_with_hiccup_is_valid() {
 
 #[test]
 fn piled_up_requests_saturate_server() {
-    let kind_of = |r: &mut LoadReport| {
+    let kind_of = |r: &mut LoadResult| {
         r.rate_achieved_per_s = 600.0;
         r.outstanding = Outstanding { at_start: 50, at_end: 400, after_cool_down: 0 };
     };
     assert_eq!(kind(kind_of), VerdictKind::Saturated);
-    let late_as_well = |r: &mut LoadReport| {
+    let late_as_well = |r: &mut LoadResult| {
         kind_of(r);
         r.send_delay = measured([5_000_000; 10]);
     };
@@ -102,7 +102,7 @@ fn piled_up_requests_saturate_server() {
 #[test]
 fn sessions_waiting_for_connection_saturate_server() {
     let measured = measured([50_000; 10]);
-    let churn = ChurnReport {
+    let churn = ChurnResult {
         requests_per_connection: 1,
         opened: 300,
         opened_per_s: 300.0,
@@ -111,8 +111,8 @@ fn sessions_waiting_for_connection_saturate_server() {
         connect: measured.clone(),
         first_byte: measured,
     };
-    let saturated = |churn: Option<ChurnReport>| {
-        move |r: &mut LoadReport| {
+    let saturated = |churn: Option<ChurnResult>| {
+        move |r: &mut LoadResult| {
             (r.rate_sent_per_s, r.rate_achieved_per_s, r.churn) = (300.0, 300.0, churn);
             (r.sent, r.completed) = (300, 300);
             r.outstanding = Outstanding { at_start: 10, at_end: 700, after_cool_down: 600 };
@@ -128,14 +128,14 @@ fn sessions_waiting_for_connection_saturate_server() {
         VerdictKind::ClientLimited,
         "open connections never wait, so the client is the cause"
     );
-    let late = |r: &mut LoadReport| (r.churn, r.send_delay) = (Some(churn), tests::measured([2_000_000; 10]));
+    let late = |r: &mut LoadResult| (r.churn, r.send_delay) = (Some(churn), tests::measured([2_000_000; 10]));
     assert_eq!(kind(late), VerdictKind::ClientLimited, "the client itself is late");
 }
 
 #[test]
 fn late_sends_without_piled_up_requests_limit_client() {
     assert_eq!(kind(|r| r.send_delay = measured([2_000_000; 10])), VerdictKind::ClientLimited);
-    let behind = |r: &mut LoadReport| {
+    let behind = |r: &mut LoadResult| {
         r.rate_sent_per_s = 900.0;
         r.rate_achieved_per_s = 899.0;
         r.send_delay.p50_by_part_ns[PARTS - 1] = 100_000_000;
@@ -158,7 +158,7 @@ fn late_tail_of_sends_is_client_limited() {
         // The client's own bursts do not raise the limit.
         let late =
             LateSends { on_time_p99_ns: Some(60_000), ..LateSends::of(&lag.histogram, &healthy().service.histogram) };
-        judge(&LoadReport { send_delay: lag, late, service: with_tail(50_000, 3_000, 90_000_000), ..healthy() }, None)
+        judge(&LoadResult { send_delay: lag, late, service: with_tail(50_000, 3_000, 90_000_000), ..healthy() }, None)
     };
     for delay_ns in [3_000_000, 44_000_000] {
         let late = verdict(1_100, delay_ns);
@@ -173,8 +173,8 @@ fn late_tail_of_sends_is_client_limited() {
         VerdictKind::Valid,
         "the send delay p99.9 is below the service time p99.9"
     );
-    let rare = LoadReport { send_delay: with_tail(1_000, 990, 44_000_000), ..healthy() };
-    let interleaved = LoadReport { slices: Some(load::report::SliceReport::default()), ..rare.clone() };
+    let rare = LoadResult { send_delay: with_tail(1_000, 990, 44_000_000), ..healthy() };
+    let interleaved = LoadResult { slices: Some(load::result::SliceResult::default()), ..rare.clone() };
     assert_eq!(judge(&interleaved, None).kind, VerdictKind::Valid, "the others of the heat have the same tail");
     assert!(
         judge(&rare, None).reason.starts_with("send delay p99.9 44"),
@@ -212,7 +212,7 @@ fn receiver_that_is_always_busy_limits_the_client() {
 #[test]
 fn late_process_is_not_hidden_in_the_p99_of_all() {
     let mut report = healthy();
-    let process = |lag: Measured| ProcessReport {
+    let process = |lag: Measured| ProcessResult {
         place: String::new(),
         connections: 2,
         planned: 200,
@@ -232,7 +232,7 @@ fn late_process_is_not_hidden_in_the_p99_of_all() {
 
 #[test]
 fn valid_trial_states_that_the_client_caused_its_tail() {
-    let verdict = judge(&LoadReport { send_delay: with_tail(200, 900, 900_000), ..healthy() }, None);
+    let verdict = judge(&LoadResult { send_delay: with_tail(200, 900, 900_000), ..healthy() }, None);
     assert_eq!(verdict.kind, VerdictKind::Valid);
     assert!(
         verdict
@@ -244,11 +244,11 @@ fn valid_trial_states_that_the_client_caused_its_tail() {
 
 #[test]
 fn stalled_client_is_limited_or_its_tails_are_marked() {
-    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
-    let closed = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
-    let two_threads = LoadReport { roles: Roles::TwoThreads, ..healthy() };
+    let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    let closed = LoadResult { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+    let two_threads = LoadResult { roles: Roles::TwoThreads, ..healthy() };
     for report in [closed, two_threads] {
-        let stalled = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..report.clone() };
+        let stalled = |share: f64| LoadResult { stalled_ns: Some((share * 1e9) as u64), ..report.clone() };
         let verdict = judge(&stalled(0.1), None);
         assert_eq!(verdict.kind, VerdictKind::ClientLimited);
         let reason = "share of the window in which the client was stalled: 0.100 exceeds the limit of 0.050";
@@ -263,16 +263,16 @@ fn stalled_client_is_limited_or_its_tails_are_marked() {
         assert!(marked.is_client_tail(0.99) && !marked.is_client_tail(0.5));
         assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may have"));
     }
-    let mut working = LoadReport {
+    let mut working = LoadResult {
         rate_asked_per_s: None,
-        closed: Some(ClosedReport { unsampled: 0, busy_share: 0.94, cpus: 1, think_ns: 0 }),
+        closed: Some(ClosedResult { unsampled: 0, busy_share: 0.94, cpus: 1, think_ns: 0 }),
         stalled_ns: Some(300_000_000),
         ..healthy()
     };
     assert_eq!(judge(&working, None).kind, VerdictKind::Valid, "stalls include the client's own work");
     working.stalled_ns = Some(60_000_000);
     assert_eq!(judge(&working, None).kind, VerdictKind::ClientLimited);
-    let streams = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
+    let streams = |share: f64| LoadResult { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
     assert_eq!(
         [0.1, 0.01].map(|share| judge(&streams(share), None).kind),
         [VerdictKind::ClientLimited, VerdictKind::Valid]
@@ -286,7 +286,7 @@ fn spinning_server_is_not_blamed_for_a_late_client() {
     report.outstanding = Outstanding { at_start: 5, at_end: 400, after_cool_down: 0 };
     report.rate_achieved_per_s = 600.0;
     let counters = used(0.99);
-    let of = |report: &LoadReport, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
+    let of = |report: &LoadResult, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
     assert_eq!(of(&report, false), VerdictKind::Saturated);
     assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is not work");
     report.send_delay = measured([200; 10]);
@@ -373,7 +373,7 @@ fn sends_off_their_plan_limit_client() {
 #[test]
 fn server_that_slows_down_is_unsteady() {
     let slower = |factor: u64| {
-        move |r: &mut LoadReport| {
+        move |r: &mut LoadResult| {
             let tenths = std::array::from_fn(|tenth| 50_000 + 100 * tenth as u64 * if tenth < 5 { 1 } else { factor });
             r.service = measured(tenths);
         }
@@ -390,11 +390,11 @@ fn server_that_slows_down_is_unsteady() {
 
 #[test]
 fn service_time_may_follow_a_rate_that_changes() {
-    let peak = |r: &mut LoadReport| {
+    let peak = |r: &mut LoadResult| {
         r.service.p50_by_part_ns = std::array::from_fn(|part| if part < 8 { 50_000 } else { 9_000_000 });
     };
     assert_eq!(kind(peak), VerdictKind::Saturated);
-    let varied = |r: &mut LoadReport| {
+    let varied = |r: &mut LoadResult| {
         peak(r);
         r.planned_by_part = Some([30; PARTS]);
     };
@@ -442,14 +442,14 @@ fn server_whose_cpus_others_take_is_unsteady() {
         [VerdictKind::Valid, VerdictKind::Valid, VerdictKind::Unsteady]
     );
     // In an interleaved trial they take as much from each contestant.
-    let interleaved = LoadReport { slices: Some(load::report::SliceReport::default()), ..healthy() };
+    let interleaved = LoadResult { slices: Some(load::result::SliceResult::default()), ..healthy() };
     let of = |taken| judge(&interleaved, Some(&ServerSide { taken: Some(taken), ..side(&counters, 1) })).kind;
     assert_eq!([of(0.4), of(0.6)], [VerdictKind::Valid, VerdictKind::Unsteady]);
 }
 
 #[test]
 fn unanswered_datagram_fails_trial() {
-    let one = |r: &mut LoadReport| r.errors.timeout = 1;
+    let one = |r: &mut LoadResult| r.errors.timeout = 1;
     assert_eq!(kind(one), VerdictKind::Valid);
     let mut report = healthy();
     report.transport = Transport::Udp;
@@ -463,7 +463,7 @@ fn one_lost_datagram_in_a_hundred_is_valid() {
         let mut report = healthy();
         report.transport = Transport::Udp;
         report.outstanding.after_cool_down = lost;
-        report.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped });
+        report.datagrams = Some(DatagramResult { ports: 10, lost, duplicates: 0, reordered: 0, dropped });
         report
     };
     let planned = healthy().planned;
@@ -483,7 +483,7 @@ fn one_lost_datagram_in_a_hundred_is_valid() {
 #[test]
 fn missing_idle_connections_fail_trial() {
     let with = |alive| {
-        let idle = IdleReport { held: 30, alive, processes: 1, ..IdleReport::default() };
+        let idle = IdleResult { held: 30, alive, processes: 1, ..IdleResult::default() };
         with(&healthy(), |it| it.add_idle(&idle))
     };
     assert_eq!(with(30).kind, VerdictKind::Valid);
@@ -509,7 +509,7 @@ fn measured_network() -> crate::record::network::Measured {
 fn relay_that_falls_behind_fails_trial() {
     let configured = Network { delay: crate::spec::units::Time(10_000_000), ..Network::default() };
     let with_links = |links, relay| {
-        let report = NetworkReport {
+        let report = NetworkRecord {
             applied: Applied { links, delay: Some(Means::Tun), loss: None, bandwidth: None },
             setup_ns: 1,
             measured: measured_network(),
@@ -551,7 +551,7 @@ fn disturbed_client_host_is_named_by_number() {
     let bandwidth = crate::spec::units::Bandwidth(100_000_000);
     let configured = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };
     let reason = |host, lost, from_server| {
-        let report = NetworkReport {
+        let report = NetworkRecord {
             applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: Some(Means::Tbf) },
             setup_ns: 1,
             measured: crate::record::network::Measured {
@@ -586,9 +586,9 @@ fn disturbed_client_host_is_named_by_number() {
 }
 
 /// A healthy trial of a closed loop.
-fn closed() -> LoadReport {
-    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
-    LoadReport {
+fn closed() -> LoadResult {
+    let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    LoadResult {
         rate_asked_per_s: None,
         pacing: None,
         fit: None,
@@ -623,7 +623,7 @@ fn closed_loop_is_client_limited_when_only_client_is_busy() {
 
 #[test]
 fn closed_loop_is_never_saturated() {
-    let kind = |change: fn(&mut LoadReport)| {
+    let kind = |change: fn(&mut LoadResult)| {
         let mut report = closed();
         change(&mut report);
         judge(&report, Some(&side(&used(0.99), 1))).kind
@@ -633,7 +633,7 @@ fn closed_loop_is_never_saturated() {
         VerdictKind::Valid
     );
     assert_eq!(kind(|r| r.send_delay = measured([200_000; 10])), VerdictKind::ClientLimited);
-    let thinking = |r: &mut LoadReport| {
+    let thinking = |r: &mut LoadResult| {
         r.send_delay = measured([200_000; 10]);
         r.closed.as_mut().unwrap().think_ns = 1_000_000;
     };

@@ -1,6 +1,6 @@
 //! Rates at which a server moved the bytes of streams, from successive readings of its counters.
 
-use load::report::PARTS;
+use load::result::PARTS;
 use server::Moved;
 use wire::stream::Direction;
 

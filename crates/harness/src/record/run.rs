@@ -1,14 +1,14 @@
 //! The stored data of a run, serialised as JSON.
 
-use load::LoadReport;
-use load::tools::idle::IdleReport;
+use load::LoadResult;
+use load::tools::idle::IdleResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ServerCounters;
 use server::metrics::counters::Totals;
 use wire::stream::Direction;
 
-use super::network::NetworkReport;
+use super::network::NetworkRecord;
 use super::rates;
 use super::strategy::Strategy;
 use super::trial::Trial;
@@ -29,7 +29,7 @@ pub struct TrialRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separated: Option<String>,
     /// The client's report. `None` if it did not send one.
-    pub load: Option<LoadReport>,
+    pub load: Option<LoadResult>,
     /// The server's counters. `None` if it did not send them.
     pub server: Option<ServerCounters>,
     /// The warm-up of an external server. `None` for other servers, over datagrams, or if the trial failed before.
@@ -37,10 +37,10 @@ pub struct TrialRecord {
     pub warm_up: Option<WarmUp>,
     /// The last check of the idle connections. `None` without idle connections or without a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<IdleReport>,
+    pub idle: Option<IdleResult>,
     /// The lab's network. `None` over loopback, or if the trial failed before the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<NetworkReport>,
+    pub network: Option<NetworkRecord>,
     /// The share of the server's CPUs that other processes took during the window. `None` if unknown, or if the client
     /// shared these CPUs.
     pub cpu_taken_by_others: Option<f64>,
@@ -109,7 +109,7 @@ impl TrialRecord {
 
 /// Returns the requests that a server answered between the two readings of its counters. If the server did not count them, the
 /// client's response rate gives an estimate.
-pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
+pub fn requests_answered(server: &ServerCounters, load: &LoadResult) -> f64 {
     let by_the_client = || load.rate_achieved_per_s * server.window_ns as f64 / 1e9;
     server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use load::LoadReport;
-use load::report::Measured;
+use load::LoadResult;
+use load::result::Measured;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 use rustix::fs::OFlags;
@@ -184,7 +184,7 @@ pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::
     let transaction = database.unchecked_transaction()?;
     for record in records {
         let trial = &record.trial;
-        let time_ns = |time: fn(&LoadReport) -> &Measured, ns: fn(&Distribution) -> u64| {
+        let time_ns = |time: fn(&LoadResult) -> &Measured, ns: fn(&Distribution) -> u64| {
             let time = record.load.as_ref().map(|load| &time(load).distribution);
             // A time without values has quantiles of 0.
             time.filter(|time| time.count > 0).map(|time| ns(time) as i64)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use load::LoadReport;
+use load::LoadResult;
 use rusqlite::Connection;
 
 use crate::files;
@@ -111,7 +111,7 @@ impl Store {
         files::keep(&draft, &path).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn write_histograms(&self, record: &TrialRecord, load: &LoadReport) -> anyhow::Result<()> {
+    fn write_histograms(&self, record: &TrialRecord, load: &LoadResult) -> anyhow::Result<()> {
         let trial = &record.trial;
         let path = histograms_path(&self.folder, trial.index);
         let place = || format!("{}: cannot write the histograms; check free space", path.display());

@@ -1,6 +1,6 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use load::LoadReport;
+use load::LoadResult;
 
 use super::*;
 use crate::record::{Bound, Check, Verdict, VerdictKind};
@@ -440,7 +440,7 @@ fn infinite_and_nan_figures_are_stored_and_read() {
     assert!(found[..2] == values[..2] && found[2].is_nan() && found[3] == 1.5, "{found:?}");
 
     // An unreadable record is replaced by its trial and a verdict.
-    let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::judge::tests::healthy() };
+    let load = LoadResult { rate_achieved_per_s: f64::NAN, ..crate::judge::tests::healthy() };
     let unreadable = TrialRecord { load: Some(load), ..record(&header, 1) };
     let error = format!("{:#}", store.commit(&unreadable).unwrap_err());
     assert!(error.contains("cannot be read back"), "{error}");
@@ -459,7 +459,7 @@ fn times_without_responses_are_null() {
     let header = header();
     let store = Store::create(&folder.path().join("run"), &header).unwrap();
     let mut load = crate::judge::tests::healthy();
-    load.service = load::report::Measured::default();
+    load.service = load::result::Measured::default();
     store.commit(&TrialRecord { load: Some(load), ..record(&header, 0) }).unwrap();
     let query = "SELECT service_p50_ns IS NULL AND service_p99_ns IS NULL AND send_delay_p99_ns > 0 FROM trials";
     assert!(store.database.query_row(query, [], |row| row.get::<_, bool>(0)).unwrap());

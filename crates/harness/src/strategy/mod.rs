@@ -10,7 +10,7 @@ mod sweep;
 pub mod until;
 
 use load::config::Slices;
-use load::report::SliceReport;
+use load::result::SliceResult;
 
 use crate::judge;
 use crate::record::figures;
@@ -126,7 +126,7 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
 }
 
 /// Returns why a contestant must run separately: it disturbed others, or its slices make it unsteady. The heat is then void.
-pub fn reason_to_separate(header: &RunHeader, slices: &SliceReport) -> Option<String> {
+pub fn reason_to_separate(header: &RunHeader, slices: &SliceResult) -> Option<String> {
     // A search must not charge a server with responses that another server delayed.
     let is_search = header.strategy.is_search();
     if is_search && slices.overrun > 0 {
@@ -150,8 +150,8 @@ pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Tr
 
 #[cfg(test)]
 mod tests {
-    use load::LoadReport;
-    use load::report::ChurnReport;
+    use load::LoadResult;
+    use load::result::ChurnResult;
 
     use super::sweep::keeps_up;
     use super::*;
@@ -238,14 +238,14 @@ mod tests {
     fn server_keeps_up_with_a_poisson_process_of_fewer_requests() {
         let kept_up = |planned: u64, achieved_per_s: f64| {
             let healthy = crate::judge::tests::healthy();
-            keeps_up(&LoadReport { planned, rate_achieved_per_s: achieved_per_s, ..healthy })
+            keeps_up(&LoadResult { planned, rate_achieved_per_s: achieved_per_s, ..healthy })
         };
         assert!(kept_up(900, 899.0), "all planned requests, of 1000 configured");
         assert!(!kept_up(900, 850.0));
         assert!(!kept_up(1_000, 899.0));
         assert!(kept_up(1_100, 960.0), "more requests than configured");
-        let mut waiting = LoadReport { planned: 900, rate_achieved_per_s: 899.0, ..crate::judge::tests::healthy() };
-        waiting.churn = Some(ChurnReport {
+        let mut waiting = LoadResult { planned: 900, rate_achieved_per_s: 899.0, ..crate::judge::tests::healthy() };
+        waiting.churn = Some(ChurnResult {
             requests_per_connection: 1,
             opened: 900,
             opened_per_s: 900.0,
@@ -264,7 +264,7 @@ mod tests {
         let separates = |strategy: &Strategy, interleave, overrun, law_responses| {
             let header = RunHeader { strategy: strategy.clone(), interleave, ..header() };
             let slices =
-                SliceReport { rounds: 100, overrun, law_responses, responses: 1_000_000, ..SliceReport::default() };
+                SliceResult { rounds: 100, overrun, law_responses, responses: 1_000_000, ..SliceResult::default() };
             reason_to_separate(&header, &slices).is_some()
         };
         let capacity = Strategy::Capacity(goal);

@@ -1,6 +1,6 @@
 //! Sweeps by ascending rate. Trials past saturation prune the higher rates of configurations that differ only in the rate.
 
-use load::LoadReport;
+use load::LoadResult;
 
 use crate::record::figures;
 use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
@@ -17,7 +17,7 @@ pub(super) fn is_past(record: &TrialRecord) -> bool {
 /// Tests whether the server achieved nearly the rate that was due. Normally the lower of the planned and the configured rate is
 /// due, because a Poisson process may plan fewer requests than configured. With short-lived connections the configured rate is
 /// due, because `planned` omits sessions that never started.
-pub(super) fn keeps_up(load: &LoadReport) -> bool {
+pub(super) fn keeps_up(load: &LoadResult) -> bool {
     let Some(configured_per_s) = load.rate_asked_per_s else { return true };
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
     let due_per_s = if load.churn.is_some() { configured_per_s } else { planned_per_s.min(configured_per_s) };

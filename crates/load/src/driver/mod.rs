@@ -19,8 +19,8 @@ use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::summary::{Trial, Usage};
-use crate::report::samples::KernelFacts;
-use crate::report::{LoadReport, Sample};
+use crate::result::samples::KernelFacts;
+use crate::result::{LoadResult, Sample};
 use crate::socket::Socket;
 use crate::time::clock::{self, Clock, Wall};
 use hiccups::Hiccups;
@@ -85,7 +85,7 @@ pub enum Event {
     /// The load has ended.
     Finished {
         /// The result.
-        report: Box<LoadReport>,
+        report: Box<LoadResult>,
     },
     /// The load failed.
     Failed {
@@ -101,7 +101,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Outcome {
     /// The report.
-    pub report: LoadReport,
+    pub report: LoadResult,
     /// The samples of the window's requests, by planned time.
     pub samples: Vec<Sample>,
     /// The connections, still open, so that the server's resource usage can be read while they exist.
@@ -110,7 +110,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Keeps the connections open.
-    pub fn new((report, samples): (LoadReport, Vec<Sample>), sockets: impl IntoIterator<Item = Socket>) -> Self {
+    pub fn new((report, samples): (LoadResult, Vec<Sample>), sockets: impl IntoIterator<Item = Socket>) -> Self {
         Self { report, samples, connections: sockets.into_iter().map(OwnedFd::from).collect() }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::LoadError;
 use crate::io::platform;
 use crate::io::verify::Verifier;
 use crate::protocol::ClientProtocol;
-use crate::report::Class;
+use crate::result::Class;
 use crate::socket::Socket;
 use crate::socket::tls::Tls;
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
 use crate::io::connect::datagrams;
-use crate::report::Hardware;
+use crate::result::Hardware;
 
 /// Returns the name of the interface on the route to `target`.
 pub fn towards(target: SocketAddr) -> io::Result<String> {

@@ -12,8 +12,8 @@ use crate::error::LoadError;
 use crate::io::poller::Flags;
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Head, Shared, Stamp};
-use crate::report::Hardware;
-use crate::report::samples::KernelFacts;
+use crate::result::Hardware;
+use crate::result::samples::KernelFacts;
 
 pub(crate) fn enable(_config: &LoadConfig, _sockets: &[impl AsFd]) -> Result<KernelFacts, LoadError> {
     Err(LoadError::Config(

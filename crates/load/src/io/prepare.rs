@@ -7,7 +7,7 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::PROGRESS;
 use crate::protocol::{ClientProtocol, Reply};
-use crate::report::Class;
+use crate::result::Class;
 use crate::socket::Socket;
 
 /// The size that completes a batch of requests: small enough that any server accepts the batch before the client reads.

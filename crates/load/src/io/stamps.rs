@@ -26,8 +26,8 @@ use crate::io::poller::Flags;
 use crate::io::{interface, platform};
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Head, Shared, Stamp};
-use crate::report::Hardware;
-use crate::report::samples::KernelFacts;
+use crate::result::Hardware;
+use crate::result::samples::KernelFacts;
 
 /// Timestamps per read of the error queue: two of a request, and room for one more to detect the end of the queue.
 const BATCH: usize = 3;

@@ -24,7 +24,7 @@ use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
 use crate::record::summary::Trial;
-use crate::report::Class;
+use crate::result::Class;
 use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 use crate::time::clock::Clock;

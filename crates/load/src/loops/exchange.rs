@@ -17,7 +17,7 @@ use crate::io::poller::{Events, Poller};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Transaction};
-use crate::report::Class;
+use crate::result::Class;
 use crate::socket::Socket;
 use crate::time::clock::Clock;
 use crate::time::slices::OwnSlices;

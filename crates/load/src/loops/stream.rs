@@ -20,7 +20,7 @@ use crate::io::poller::{EVENTS_MAX, Events, Poller};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Recording, Times, Transaction};
 use crate::record::summary::Trial;
-use crate::report::{Class, LoadReport, PARTS, StreamReport};
+use crate::result::{Class, LoadResult, PARTS, StreamResult};
 use crate::socket::Socket;
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -68,7 +68,7 @@ pub fn run(
 }
 
 /// Adds the bytes to a report. The rate counts bursts, with fractions for incomplete ones.
-fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport {
+fn with_bytes(report: LoadResult, stream: Stream, moved: &[Moved]) -> LoadResult {
     let sum = |figure: &dyn Fn(&Moved) -> u64| moved.iter().map(figure).sum::<u64>();
     let seconds = moved.iter().map(|it| it.by_second.len()).max().unwrap_or(0);
     let by_connection: Vec<u64> = moved.iter().flat_map(|it| &it.by_connection).copied().collect();
@@ -77,9 +77,9 @@ fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport
     let bytes_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.by_part[part]));
     let bytes = bytes_by_part.iter().sum::<u64>();
     let window_s = report.window_ns as f64 / 1e9;
-    LoadReport {
+    LoadResult {
         rate_achieved_per_s: bytes as f64 / stream.burst_bytes() as f64 / window_s,
-        stream: Some(StreamReport {
+        stream: Some(StreamResult {
             bytes,
             bytes_by_part,
             bytes_by_second: (0..seconds).map(|second| sum(&|it| it.by_second[second])).collect(),

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::report::Class;
+use crate::result::Class;
 
 /// Returns the random numbers of one request.
 #[inline]

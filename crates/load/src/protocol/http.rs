@@ -9,7 +9,7 @@ use wire::http::client::{Request, Response, ResponseReader, Url};
 use super::{ClientProtocol, Reply, random_of};
 use crate::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use crate::error::LoadError;
-use crate::report::Class;
+use crate::result::Class;
 
 /// The length of a response whose first response has not arrived yet.
 const UNKNOWN: u64 = u64::MAX;

@@ -8,7 +8,7 @@ use wire::kv::records::{self, Records};
 
 use super::{ClientProtocol, Reply, random_of};
 use crate::config::KvTraffic;
-use crate::report::Class;
+use crate::result::Class;
 use crate::time::zipf::Zipf;
 
 pub struct Kv<D> {

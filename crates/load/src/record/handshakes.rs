@@ -3,7 +3,7 @@
 use rustls::CipherSuite;
 use stats::Histogram;
 
-use crate::report::{Measured, TlsReport};
+use crate::result::{Measured, TlsResult};
 use crate::socket::tls::Handshake;
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Handshakes {
 
 impl Handshakes {
     /// Returns the figures of several threads' handshakes; `None` if there were none.
-    pub fn report(all: impl IntoIterator<Item = Self>) -> Option<TlsReport> {
+    pub fn report(all: impl IntoIterator<Item = Self>) -> Option<TlsResult> {
         let mut sum = Self::default();
         for Self { full, resumed, cipher } in all {
             sum.full.merge(&full);
@@ -23,7 +23,7 @@ impl Handshakes {
             sum.cipher = sum.cipher.or(cipher);
         }
         let (full, resumed) = (Measured::without_parts(sum.full), Measured::without_parts(sum.resumed));
-        Some(TlsReport { cipher: format!("{:?}", sum.cipher?), full, resumed })
+        Some(TlsResult { cipher: format!("{:?}", sum.cipher?), full, resumed })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::record::progress::Progress;
 use crate::record::statuses::Statuses;
-use crate::report::{Class, Errors, PARTS};
+use crate::result::{Class, Errors, PARTS};
 use crate::time::clock::{Clock, kernel_ns};
 
 /// A request and its response. Times are in ticks.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use crate::config::LoadConfig;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
-use crate::report::Class;
+use crate::result::Class;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use crate::time::clock::Clock;
 use crate::time::schedule;

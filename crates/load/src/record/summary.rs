@@ -8,11 +8,11 @@ use crate::config::{LoadConfig, Pacing, Roles, active_count};
 use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_ns};
 use crate::record::request::{Link, REJECTED, Record, Stamp};
 use crate::record::statuses::Statuses;
-use crate::report::samples::{
+use crate::result::samples::{
     KernelFacts, fit, goodput, late, measured, planned_by_part, response_ns, send_delay_ns, service_ns, went_back,
 };
-use crate::report::{
-    Class, ClockFacts, ClosedReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS, Sample,
+use crate::result::{
+    Class, ClockFacts, ClosedResult, Errors, HttpResult, LoadResult, Measured, Outstanding, PARTS, Sample,
 };
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::time::clock::{Clock, Wall};
@@ -201,7 +201,7 @@ pub struct Facts<'a> {
 
 impl Facts<'_> {
     /// Returns the report of an open loop, without errors. `recorded` includes requests outside the window.
-    pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+    pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadResult {
         let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
         let window = &self.trial.times.window;
         let all = || recorded.iter().flat_map(|client| &client.records);
@@ -216,7 +216,7 @@ impl Facts<'_> {
         let count = |time: fn(&Record) -> &AtomicU64| {
             all().filter(|record| window.contains(&time(record).load(Relaxed))).count() as f64
         };
-        LoadReport {
+        LoadResult {
             rate_achieved_per_s: count(|record| &record.complete) / window_s,
             rate_sent_per_s: count(|record| &record.sent) / window_s,
             outstanding: Outstanding {
@@ -232,11 +232,11 @@ impl Facts<'_> {
     }
 
     /// Returns the part of the report that all loops share.
-    pub fn common(&self, samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+    pub fn common(&self, samples: &[Sample], memory_bytes_per_connection: f64) -> LoadResult {
         let window_ns = self.trial.config.phases.measure_ns;
         let (send_delay, service) =
             (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
-        LoadReport {
+        LoadResult {
             clock: ClockFacts { went_back: went_back(samples), ..self.trial.clock.facts() },
             pacing: self.trial.pacing,
             roles: self.trial.roles,
@@ -261,7 +261,7 @@ impl Facts<'_> {
             begun_late_ns: self.trial.times.begun_late_ns,
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
-            ..LoadReport::default()
+            ..LoadResult::default()
         }
     }
 
@@ -271,7 +271,7 @@ impl Facts<'_> {
         recordings: &[Recording],
         cpus: usize,
         memory_bytes_per_connection: f64,
-    ) -> (LoadReport, Vec<Sample>) {
+    ) -> (LoadResult, Vec<Sample>) {
         let transactions = recordings.iter().map(|it| it.transactions.as_slice());
         let samples = transaction_samples(self.trial, transactions);
         let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
@@ -282,7 +282,7 @@ impl Facts<'_> {
         let cpus = cpus.min(all.len());
         // An empty sum of floats is -0.
         let busy = all.iter().filter_map(|it| it.busy_share(self.trial.clock)).fold(0.0, |busy, share| busy + share);
-        let mut report = LoadReport {
+        let mut report = LoadResult {
             rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
             completed_by_part,
             rate_sent_per_s: sum(&|it| it.sent) as f64 / window_s,
@@ -300,7 +300,7 @@ impl Facts<'_> {
                 &self.trial.times.window,
                 all.iter().flat_map(|it| it.pauses.iter().cloned()),
             ),
-            closed: Some(ClosedReport {
+            closed: Some(ClosedResult {
                 unsampled,
                 busy_share: busy / cpus as f64,
                 cpus: cpus as u32,
@@ -325,12 +325,12 @@ impl Facts<'_> {
         (report, samples)
     }
 
-    fn http(&self, recordings: &[Recording]) -> HttpReport {
+    fn http(&self, recordings: &[Recording]) -> HttpResult {
         let transactions = recordings.iter().flat_map(|it| &it.transactions);
         let times = transactions.filter_map(|it| first_byte_ns(self.trial.clock, it));
         let mut first_byte: Histogram = times.map(|ns| ns.max(0) as u64).collect();
         recordings.iter().for_each(|it| first_byte.merge(&it.counts.beyond[3]));
-        HttpReport {
+        HttpResult {
             statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
             reconnects: recordings.iter().map(|it| it.counts.reconnects).sum(),
             first_byte: Measured::without_parts(first_byte),

@@ -11,7 +11,7 @@ use rustix::time::ClockId;
 
 use crate::config::ClockChoice;
 use crate::error::LoadError;
-use crate::report::ClockFacts;
+use crate::result::ClockFacts;
 
 /// The length of the comparison with the kernel's clock. With readings exact to 50 ns, the frequency is exact to 2 ppm.
 const CALIBRATION: Duration = Duration::from_millis(50);

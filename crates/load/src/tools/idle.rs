@@ -13,7 +13,7 @@ use crate::driver;
 use crate::error::LoadError;
 use crate::io::{connect, source_ports};
 use crate::protocol::{ClientProtocol, with_protocol};
-use crate::report::{Class, Errors};
+use crate::result::{Class, Errors};
 
 /// An event of a process that holds idle connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub enum IdleEvent {
     /// The connections were verified again at the end.
     Verified {
         /// The result.
-        report: IdleReport,
+        report: IdleResult,
     },
     /// The connections cannot be made.
     Failed {
@@ -47,7 +47,7 @@ pub enum IdleEvent {
 
 /// The result of idle connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct IdleReport {
+pub struct IdleResult {
     /// Connections made, and verified with a request.
     pub held: u32,
     /// Connections that received nothing until the end, and then the response to one more request.
@@ -60,7 +60,7 @@ pub struct IdleReport {
     pub connect_ns: u64,
 }
 
-impl IdleReport {
+impl IdleResult {
     /// Combines the results of two processes.
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -78,7 +78,7 @@ pub fn hold(
     config: &LoadConfig,
     on_event: &mut dyn FnMut(IdleEvent),
     is_over: &mut dyn FnMut(),
-) -> Result<IdleReport, LoadError> {
+) -> Result<IdleResult, LoadError> {
     driver::check(config)?;
     with_protocol!(config, |protocol| hold_with(config, &protocol, on_event, is_over))
 }
@@ -88,7 +88,7 @@ fn hold_with<P: ClientProtocol>(
     protocol: &P,
     on_event: &mut dyn FnMut(IdleEvent),
     is_over: &mut dyn FnMut(),
-) -> Result<IdleReport, LoadError> {
+) -> Result<IdleResult, LoadError> {
     let started = Instant::now();
     let total = config.connections;
     let sources = source_ports::sources(config).map_err(LoadError::Config)?;
@@ -97,7 +97,7 @@ fn hold_with<P: ClientProtocol>(
     let connect_ns = started.elapsed().as_nanos() as u64;
     on_event(IdleEvent::Held { connections: total, elapsed_ns: connect_ns });
     is_over();
-    let mut report = IdleReport { held: total, processes: 1, connect_ns, ..IdleReport::default() };
+    let mut report = IdleResult { held: total, processes: 1, connect_ns, ..IdleResult::default() };
     let mut failures: Vec<Option<Class>> = sockets.iter().map(|socket| check_untouched(socket).err()).collect();
     connect::verify_again(config, protocol, &sockets, &mut failures);
     report.alive = failures.iter().filter(|failure| failure.is_none()).count() as u32;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::config::{Pacing, Phases, Popularity, RateProfile, Roles, Schedule, Segment, Timestamps, Transport};
-use muxbench_load::report::Hardware;
+use muxbench_load::result::Hardware;
 use muxbench_load::tools::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};

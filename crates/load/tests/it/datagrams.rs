@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use muxbench_load::config::{LoadConfig, Pacing, Phases, RateProfile, Segment};
-use muxbench_load::{LoadReport, Outcome, Sample};
+use muxbench_load::{LoadResult, Outcome, Sample};
 use wire::udp::{ID_BYTES, Udp};
 use wire::{Ports, ServiceSpec};
 
@@ -82,7 +82,7 @@ fn config(ports: Ports) -> LoadConfig {
     }
 }
 
-fn run(config: &LoadConfig) -> (LoadReport, Vec<Sample>) {
+fn run(config: &LoadConfig) -> (LoadResult, Vec<Sample>) {
     let Outcome { report, samples, .. } = muxbench_load::run(config, &mut |_| ()).unwrap();
     (report, samples)
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::LoadConfig;
-use muxbench_load::tools::idle::{self, IdleEvent, IdleReport};
+use muxbench_load::tools::idle::{self, IdleEvent, IdleResult};
 
 use crate::server::{answer_all, answer_one, service};
 
@@ -46,7 +46,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
 }
 
 /// Holds connections to a server that runs `meanwhile`. `timeout` is the longest time for a response.
-fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
+fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleResult {
     let (target, signal, is_done) = server(meanwhile);
     let timeout_ns = timeout.as_nanos() as u64;
     let config = LoadConfig { connections: CONNECTIONS, timeout_ns, ..LoadConfig::new(target, service()) };

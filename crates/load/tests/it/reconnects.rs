@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, RequestTimeout, Roles, Schedule, Slices};
-use muxbench_load::report::Errors;
+use muxbench_load::result::Errors;
 use muxbench_load::{LoadConfig, LoadError, Outcome};
 use wire::{Address, ServiceSpec};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Phases, Schedule, TlsConfig};
-use muxbench_load::report::TlsReport;
+use muxbench_load::result::TlsResult;
 use muxbench_load::{LoadConfig, Outcome};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -127,7 +127,7 @@ fn trusting(pem: &str) -> TlsConfig {
 }
 
 /// Runs a load; returns the number of responses and the handshakes.
-fn run(config: &LoadConfig) -> (u64, TlsReport) {
+fn run(config: &LoadConfig) -> (u64, TlsResult) {
     let Outcome { report, .. } = muxbench_load::run(config, &mut |_| ()).unwrap();
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let http = report.http.unwrap();

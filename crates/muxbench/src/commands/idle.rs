@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::load::LoadConfig;
-use ::load::tools::idle::{self, IdleEvent, IdleReport};
+use ::load::tools::idle::{self, IdleEvent, IdleResult};
 use anyhow::{Context, bail};
 use harness::spec::Service;
 use harness::spec::units::{Time, count};
@@ -102,7 +102,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_validity(report.alive == report.held))
 }
 
-pub fn text(report: &IdleReport) -> String {
+pub fn text(report: &IdleResult) -> String {
     let mut text = format!("{} of {} idle connections were alive at the end\n", report.alive, report.held);
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         text += &format!("  {class}: {count}\n");

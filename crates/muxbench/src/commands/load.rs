@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::Trace;
-use ::load::report::{HttpReport, LateSends, Measured};
-use ::load::tools::idle::IdleReport;
-use ::load::{Arrivals, Event, Listener, LoadConfig, LoadReport, Outcome};
+use ::load::result::{HttpResult, LateSends, Measured};
+use ::load::tools::idle::IdleResult;
+use ::load::{Arrivals, Event, Listener, LoadConfig, LoadResult, Outcome};
 use anyhow::{Context, bail};
 use harness::host::Host;
 use harness::plan::Plan;
@@ -17,7 +17,7 @@ use harness::spec::units::{Rate, Time};
 use harness::spec::{OneOrMany, Phases, Service};
 use report::analysis::workload::over_time;
 use report::format;
-use report::text::{Medium, load_report, table, tail_mark};
+use report::text::{Medium, load_result, table, tail_mark};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -82,9 +82,9 @@ pub struct Args {
 #[derive(Serialize, JsonSchema)]
 pub struct Loaded<'a> {
     config: &'a LoadConfig,
-    report: &'a LoadReport,
+    report: &'a LoadResult,
     /// The last check of the idle connections.
-    idle: Option<&'a IdleReport>,
+    idle: Option<&'a IdleResult>,
     verdict: &'a Verdict,
 }
 
@@ -184,14 +184,14 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
 }
 
-fn text(trial: &Trial, report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
+fn text(trial: &Trial, report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
     let over_time = over_time(&trial.workload, Profile::words).map(|it| format!("over the window: {it}\n"));
     let facts = medium.prose(&(over_time.unwrap_or_default() + &facts(report, verdict, medium)));
     medium.finished(format!("{}\n{facts}\n", times(report, medium)))
 }
 
 /// Formats the percentiles of all measured times.
-fn times(report: &LoadReport, medium: Medium) -> String {
+fn times(report: &LoadResult, medium: Medium) -> String {
     let mut rows = Vec::new();
     // `own` is for times that late sends cannot falsify: those of the client itself, and of bursts, which have no planned send.
     let late = report.late_sends();
@@ -238,7 +238,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
 }
 
 /// Formats counts, rates, errors and the verdict as lines of text.
-fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
+fn facts(report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
     let mut lines = Vec::new();
     if let Some(kernel) = &report.kernel {
         lines.push(format!(
@@ -252,9 +252,9 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         ));
     }
     let rate = format::digits(report.rate_achieved_per_s);
-    let (completed, errors) = (report.completed, load_report::errors(report));
+    let (completed, errors) = (report.completed, load_result::errors(report));
     lines.push(match (&report.closed, &report.stream) {
-        (Some(closed), Some(stream)) => load_report::stream(stream, closed, report),
+        (Some(closed), Some(stream)) => load_result::stream(stream, closed, report),
         (Some(closed), None) => {
             let unsampled = match closed.unsampled {
                 0 => String::new(),
@@ -285,7 +285,7 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     }
     if let Some(http) = &report.http {
         if !http.statuses.is_empty() {
-            lines.push(format!("responses by status: {}", HttpReport::breakdown(&http.statuses)));
+            lines.push(format!("responses by status: {}", HttpResult::breakdown(&http.statuses)));
         }
         if http.reconnects > 0 {
             let count = format::counted(http.reconnects as usize, "reconnect", "reconnects");
@@ -296,12 +296,12 @@ fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
         format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)
     }));
-    lines.extend(report.goodput.as_ref().map(|goodput| load_report::goodput(goodput, report)));
-    lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
+    lines.extend(report.goodput.as_ref().map(|goodput| load_result::goodput(goodput, report)));
+    lines.extend(report.datagrams.as_ref().map(|datagrams| load_result::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         lines.push(format!("  {class}: {count}"));
     }
     lines.extend(tail_mark::note_of_load(report));
-    lines.push(load_report::verdict(verdict, medium));
+    lines.push(load_result::verdict(verdict, medium));
     lines.join("\n")
 }

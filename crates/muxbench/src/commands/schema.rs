@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use harness::calibration::Calibration;
 use harness::plan::Plan;
 use harness::plan::needs::Needs;
-use load::tools::idle::IdleReport;
+use load::tools::idle::IdleResult;
 use papers::PaperExport;
 use report::analysis::deviation::Deviations;
 use report::analysis::gate_history::GateHistory;
@@ -31,7 +31,7 @@ pub const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
     ("gate", "gate", of::<GateReport>),
     ("gate-history", "report FILE of gates", of::<GateHistory>),
     ("history", "report FOLDER of runs", of::<History>),
-    ("idle", "idle", of::<IdleReport>),
+    ("idle", "idle", of::<IdleResult>),
     ("list", "list", of::<BTreeMap<String, Vec<list::Row>>>),
     ("load", "load of one workload", of::<load_command::Loaded<'static>>),
     ("needs", "plan --hosts", of::<Needs>),

@@ -10,7 +10,7 @@ mod render;
 mod tests;
 
 use harness::record::{Trial, TrialRecord, VerdictKind, Workload};
-use load::LoadReport;
+use load::LoadResult;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Interval;
@@ -124,7 +124,7 @@ fn valid(kind: VerdictKind) -> bool {
 
 /// Returns the load report; `None` if the client or a memory monitor of the host may have caused its 99th percentile. The mean and the 99th percentile
 /// would then not describe the server.
-fn load_with_tail(record: &TrialRecord) -> Option<&LoadReport> {
+fn load_with_tail(record: &TrialRecord) -> Option<&LoadResult> {
     record.load.as_ref().filter(|load| !load.is_foreign_tail(0.99))
 }
 

@@ -132,7 +132,7 @@ fn client_tail_gives_no_service_spread() {
     let mut record = testkit::run().records.remove(0);
     let spread = |record: &TrialRecord| (SERVICE_SPREAD.of)(record, &mut |_| unreachable!());
     assert!(spread(&record).is_some());
-    let late = load::report::LateSends { bound_ns: 100_000, count: 2, sent: 200, ..Default::default() };
+    let late = load::result::LateSends { bound_ns: 100_000, count: 2, sent: 200, ..Default::default() };
     record.load.as_mut().unwrap().late = late;
     assert!(spread(&record).is_none());
 }

@@ -3,8 +3,8 @@
 use harness::record::{ProbeResult, Run, SearchGoal, Strategy, Varied, Workload};
 use harness::strategy;
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
-use load::LoadReport;
-use load::report::LateSends;
+use load::LoadResult;
+use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Interval;
@@ -126,7 +126,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
         met.filter_map(|record| Some((question.value(&record.trial.workload)?, record.load.as_ref()?)))
     };
     let within = met().filter(|(value, _)| interval.low <= *value && *value <= interval.high);
-    let mut there: Vec<&LoadReport> = within.map(|(_, load)| load).collect();
+    let mut there: Vec<&LoadResult> = within.map(|(_, load)| load).collect();
     if there.is_empty() {
         let below = met().filter(|(value, _)| *value <= interval.high);
         there.extend(below.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, load)| load));

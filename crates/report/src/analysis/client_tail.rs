@@ -2,8 +2,8 @@
 //! responses, and so may bursts of the kernel's memory monitors. Reports mark such quantiles and conclude nothing from them.
 
 use harness::record::TrialRecord;
-use load::LoadReport;
-use load::report::LateSends;
+use load::LoadResult;
+use load::result::LateSends;
 use stats::Distribution;
 
 /// A quantile, and its field of a distribution.
@@ -23,8 +23,8 @@ const ALL: [(&str, Quantile); 8] =
     [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
 
 /// Adds up the late sends of several trials, and the requests that the host's memory monitors hit.
-pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
-    loads.map(LoadReport::disturbed).fold(LateSends::default(), LateSends::and)
+pub fn late<'a>(loads: impl Iterator<Item = &'a LoadResult>) -> LateSends {
+    loads.map(LoadResult::disturbed).fold(LateSends::default(), LateSends::and)
 }
 
 /// The name of the lowest quantile that the client or a monitor may have caused, such as `p99`; `None` if there is none.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use harness::record::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
 use harness::strategy::advise;
-use load::report::LateSends;
+use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Estimate, Repeat};

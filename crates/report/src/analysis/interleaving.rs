@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness::record::{Trial, TrialRecord};
-use load::report::SliceReport;
+use load::result::SliceResult;
 
 use super::row::Row;
 
@@ -18,8 +18,8 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     };
     // All contestants of a heat leave out the same rounds.
     let rounds = slices().filter_map(|(slices, it)| Some((slices.heat, it.load.as_ref()?.slices.as_ref()?)));
-    let heats: BTreeMap<u32, &SliceReport> = rounds.collect();
-    let sum = |count: fn(&SliceReport) -> u64| heats.values().map(|it| count(it)).sum::<u64>();
+    let heats: BTreeMap<u32, &SliceResult> = rounds.collect();
+    let sum = |count: fn(&SliceResult) -> u64| heats.values().map(|it| count(it)).sum::<u64>();
     let (all, left_out) = (sum(|it| it.rounds + it.left_out), sum(|it| it.rounds + it.left_out - it.measured_rounds()));
     let measured = sum(|it| it.left_out) - left_out;
     let ms = |ns: u64| format!("{} ms", ns as f64 / 1e6);

@@ -1,16 +1,16 @@
 //! The conditions of a network in sentences.
 
-use harness::record::network::NetworkReport;
+use harness::record::network::NetworkRecord;
 
 use crate::format;
 
 /// Describes the setup of the network, the measurements before the trials (median round trips, total loss and lowest bandwidth),
 /// and the relay during the trials (highest p99 of the packets' lateness, total of dropped packets). Returns `None` without
 /// reports, for example over loopback.
-pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
-    let reports: Vec<&NetworkReport> = reports.collect();
+pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkRecord>) -> Option<String> {
+    let reports: Vec<&NetworkRecord> = reports.collect();
     let first = reports.first()?;
-    let median = |figure: fn(&NetworkReport) -> u64| {
+    let median = |figure: fn(&NetworkRecord) -> u64| {
         let mut figures: Vec<u64> = reports.iter().map(|report| figure(report)).collect();
         figures.sort_unstable();
         stats::quantile(&figures, 0.5).unwrap_or_default() as f64
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn network_is_described_by_setup_and_measurements() {
         assert_eq!(sentence([].iter()), None);
-        let report = |round_trip_p50_ns, late| NetworkReport {
+        let report = |round_trip_p50_ns, late| NetworkRecord {
             applied: Applied { links: Links::Tun, delay: Some(Means::Tun), loss: None, bandwidth: Some(Means::Tbf) },
             setup_ns: 50_000_000,
             measured: Measured {

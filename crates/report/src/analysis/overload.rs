@@ -5,8 +5,8 @@ use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::overload::{OverloadState, contestants};
 use harness::strategy::search::{CapacityBound, RateSearch};
-use load::LoadReport;
-use load::report::{Errors, GoodputBin, GoodputReport};
+use load::LoadResult;
+use load::result::{Errors, GoodputBin, GoodputResult};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -240,8 +240,8 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overlo
 
 /// Returns the figures of a finished trial; `None` without a report of goodput.
 fn figures(goal: &OverloadGoal, record: &TrialRecord) -> Option<PulseFigures> {
-    let load: &LoadReport = record.load.as_ref()?;
-    let GoodputReport { timeouts, retries, bin_ns, bins, .. } = load.goodput.clone()?;
+    let load: &LoadResult = record.load.as_ref()?;
+    let GoodputResult { timeouts, retries, bin_ns, bins, .. } = load.goodput.clone()?;
     let pulse = goal.pulse.range_ns();
     let [from, to] = [pulse.start, pulse.end].map(|ns| ((ns / bin_ns.max(1)) as usize).min(bins.len()));
     let phase = |bins: &[GoodputBin]| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use load::report::GoodputBin;
+use load::result::GoodputBin;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::interval;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness::record::{Trial, VerdictKind, Workload};
-use load::report::LateSends;
+use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::{Accept, Controllers, Options, ReadBudget};
@@ -149,7 +149,7 @@ pub struct Row {
     pub(crate) figures: RowFigures,
 }
 
-/// Responses of the row's repeats, as in `load::report::HttpReport`.
+/// Responses of the row's repeats, as in `load::result::HttpResult`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
@@ -157,7 +157,7 @@ pub(crate) struct Http {
     pub(crate) first_byte: Distribution,
 }
 
-/// Handshakes of the row's repeats, as in `load::report::TlsReport`.
+/// Handshakes of the row's repeats, as in `load::result::TlsResult`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Tls {
     pub(crate) cipher: String,
@@ -165,7 +165,7 @@ pub(crate) struct Tls {
     pub(crate) resumed: Distribution,
 }
 
-/// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
+/// Datagram counts in the windows of the row's repeats, as in `load::result::DatagramResult`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Datagrams {
     pub(crate) planned: u64,
@@ -178,7 +178,7 @@ pub(crate) struct Datagrams {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Kernel {
     pub(crate) interface: String,
-    pub(crate) hardware: load::report::Hardware,
+    pub(crate) hardware: load::result::Hardware,
     /// From t2 to the packet scheduler.
     pub(crate) to_scheduler: Distribution,
     /// t2k − t2.

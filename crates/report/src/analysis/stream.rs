@@ -1,7 +1,7 @@
 //! Statistics of streams: bandwidth, fairness, and the cost for the server.
 
 use harness::record::{TrialRecord, Workload, rates};
-use load::report::PARTS;
+use load::result::PARTS;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::interval;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use harness::record::figures::{Figure, Percentile, RunFigures, heat, metric};
 use harness::record::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
-use load::LoadReport;
-use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured, TlsReport};
+use load::LoadResult;
+use load::result::{ChurnResult, HttpResult, KernelResult, LateSends, Measured, TlsResult};
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
@@ -311,7 +311,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
 }
 
 /// The distribution of all repeats together; `None` without a request.
-fn distribution(records: &[&TrialRecord], measured: fn(&LoadReport) -> &Measured) -> Option<Distribution> {
+fn distribution(records: &[&TrialRecord], measured: fn(&LoadResult) -> &Measured) -> Option<Distribution> {
     let all = merged(records.iter().filter_map(|record| record.load.as_ref()).map(measured));
     Some(all).filter(|it| it.count() > 0).map(|it| it.distribution())
 }
@@ -321,7 +321,7 @@ fn distribution(records: &[&TrialRecord], measured: fn(&LoadReport) -> &Measured
 fn merged_distribution(
     records: &[&TrialRecord],
     late: &LateSends,
-    measured: fn(&LoadReport) -> &Measured,
+    measured: fn(&LoadResult) -> &Measured,
 ) -> Option<Distribution> {
     let all = distribution(records, measured)?;
     let tail = |(q, quantile): client_tail::Quantile| {
@@ -333,7 +333,7 @@ fn merged_distribution(
 }
 
 /// Adds up the datagram counts of `loads`; `None` if no load has any.
-fn datagrams<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Datagrams> {
+fn datagrams<'a>(loads: impl Iterator<Item = &'a LoadResult>) -> Option<Datagrams> {
     loads.filter_map(|load| Some((load.planned, load.datagrams.as_ref()?))).fold(None, |sum, (planned, report)| {
         let mut sum: Datagrams = sum.unwrap_or_default();
         sum.planned += planned;
@@ -344,7 +344,7 @@ fn datagrams<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Datagram
     })
 }
 
-fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
+fn churn(reports: &[&ChurnResult]) -> Option<Churn> {
     Some(Churn {
         opened_per_s: mean(reports.iter().map(|report| report.opened_per_s))?,
         connect: merged(reports.iter().map(|report| &report.connect)).distribution(),
@@ -353,16 +353,16 @@ fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
     })
 }
 
-fn http(reports: &[&HttpReport]) -> Option<Http> {
+fn http(reports: &[&HttpResult]) -> Option<Http> {
     reports.first()?;
     Some(Http {
-        statuses: HttpReport::sum(reports.iter().map(|report| &report.statuses)),
+        statuses: HttpResult::sum(reports.iter().map(|report| &report.statuses)),
         reconnects: reports.iter().map(|report| report.reconnects).sum(),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
     })
 }
 
-fn tls(reports: &[&TlsReport]) -> Option<Tls> {
+fn tls(reports: &[&TlsResult]) -> Option<Tls> {
     Some(Tls {
         cipher: reports.first()?.cipher.clone(),
         full: merged(reports.iter().map(|report| &report.full)).distribution(),
@@ -370,9 +370,9 @@ fn tls(reports: &[&TlsReport]) -> Option<Tls> {
     })
 }
 
-fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
+fn kernel(reports: &[&KernelResult]) -> Option<Kernel> {
     let first = reports.first()?;
-    let time = |figure: fn(&KernelReport) -> &Measured| merged(reports.iter().map(|it| figure(it))).distribution();
+    let time = |figure: fn(&KernelResult) -> &Measured| merged(reports.iter().map(|it| figure(it))).distribution();
     let hardware = merged(reports.iter().filter_map(|report| report.hardware_service.as_ref())).distribution();
     let missing = reports.iter().map(|report| report.unstamped_sent.max(report.unstamped_arrived)).sum::<u64>() as f64;
     let service = time(|report| &report.service);

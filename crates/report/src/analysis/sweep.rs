@@ -1,8 +1,8 @@
 //! A sweep: the figures of each architecture at each rate.
 
 use harness::record::{Run, Strategy, TrialRecord, VerdictKind, Workload};
-use load::LoadReport;
-use load::report::{Errors, LateSends, PARTS};
+use load::LoadResult;
+use load::result::{Errors, LateSends, PARTS};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Distribution;
@@ -129,7 +129,7 @@ fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
 }
 
 fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
-    let loads: Vec<&LoadReport> = records.iter().filter_map(|record| record.load.as_ref()).collect();
+    let loads: Vec<&LoadResult> = records.iter().filter_map(|record| record.load.as_ref()).collect();
     let response = merged(loads.iter().map(|load| &load.response)).distribution();
     let service = merged(loads.iter().map(|load| &load.service)).distribution();
     let ms = |time: &Distribution, ns: fn(&Distribution) -> f64| (time.count > 0).then(|| ns(time) / 1e6);
@@ -138,7 +138,7 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
     let extreme = |pick: fn(f64, f64) -> f64| samples.iter().copied().reduce(pick);
     let planned: u64 = loads.iter().map(|load| load.planned).sum();
     let answered: u64 = loads.iter().map(|load| load.completed).sum();
-    let opened_per_s = |load: &LoadReport| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s);
+    let opened_per_s = |load: &LoadResult| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s);
     Some(StepFigures {
         req_rate: mean(loads.iter().map(|load| load.rate_sent_per_s))?,
         con_rate: mean(loads.iter().map(|load| opened_per_s(load)))?,
@@ -165,7 +165,7 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
 }
 
 /// Returns replies per second in each eighth of a trial's window.
-fn reply_rates(load: &LoadReport) -> Vec<f64> {
+fn reply_rates(load: &LoadResult) -> Vec<f64> {
     let eighth_s = load.window_ns as f64 / 1e9 / SAMPLES as f64;
     load.completed_by_part.chunks(PARTS / SAMPLES).map(|parts| parts.iter().sum::<u64>() as f64 / eighth_s).collect()
 }

@@ -11,7 +11,7 @@
 //!   `errors_CLASS` count failures of the whole trial instead, including wrong responses.
 
 use harness::spec::units::Share;
-use load::report::Errors;
+use load::result::Errors;
 
 use super::csv::{CsvRow, of_rows};
 use crate::analysis::sweep::{Curve, Step, StepFigures, Sweep};

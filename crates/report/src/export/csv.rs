@@ -7,9 +7,9 @@ use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers;
 use harness::spec::stall::Stall;
 use harness::spec::units::{Think, Work};
-use load::LoadReport;
+use load::LoadResult;
 use load::config::Transport;
-use load::report::{KernelReport, Measured};
+use load::result::{KernelResult, Measured};
 use serde::Serialize;
 use serde_json::Value;
 use server::metrics::counters::Totals;
@@ -97,7 +97,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     let (request_bytes, response_bytes) = workload.service.fixed().unzip();
     let kv = workload.kv.as_ref();
     let load = record.and_then(|record| record.load.as_ref());
-    let late = load.map(LoadReport::late_sends);
+    let late = load.map(LoadResult::late_sends);
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let goodput = load.and_then(|load| load.goodput.as_ref());
     let closed = load.and_then(|load| load.closed.as_ref());
@@ -182,7 +182,7 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
     row.put("late_bound_ns", late.map(|late| late.bound_ns));
     row.put("clients_from", late.and_then(|late| client_tail::clients_from(&late)));
     row.put("receiver_busy_share", load.and_then(|load| load.receiver_busy_share));
-    let kernel_times: [(&str, fn(&KernelReport) -> &Measured); 3] = [
+    let kernel_times: [(&str, fn(&KernelResult) -> &Measured); 3] = [
         ("to_driver", |kernel| &kernel.to_driver),
         ("from_arrival", |kernel| &kernel.from_arrival),
         ("kernel_service", |kernel| &kernel.service),

@@ -10,8 +10,8 @@ use std::fmt::Write;
 
 use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::strategy::search::CapacityBound;
-use load::LoadReport;
-use load::report::Measured;
+use load::LoadResult;
+use load::result::Measured;
 use server::ServerCounters;
 use stats::{Distribution, Interval};
 
@@ -134,7 +134,7 @@ fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
     family(("achieved_rate", "gauge", ""), "Responses per second in the window.", &|record| {
         record.rate_achieved_per_s().map(Sample::of).into_iter().collect()
     });
-    type Time = fn(&LoadReport) -> Option<&Measured>;
+    type Time = fn(&LoadResult) -> Option<&Measured>;
     let times: [(&str, &str, Time); 6] = [
         ("send_delay_seconds", "Time from the planned to the actual send.", |it| Some(&it.send_delay)),
         ("service_time_seconds", "Time from the actual send to the end of the response.", |it| Some(&it.service)),
@@ -154,7 +154,7 @@ fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
     }
     let help = "The lowest quantile of service and response time that late sends of the client may have caused.";
     family(("client_quantile", "gauge", ""), help, &|record| {
-        let late = record.load.as_ref().map(LoadReport::late_sends);
+        let late = record.load.as_ref().map(LoadResult::late_sends);
         let lowest = late.and_then(|late| QUANTILES.into_iter().find(|(q, _)| late.reaches(*q)));
         lowest.map(|(q, _)| Sample::of(q)).into_iter().collect()
     });

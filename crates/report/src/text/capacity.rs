@@ -149,7 +149,7 @@ fn advice(row: &Search) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use harness::record::Strategy;
-    use load::report::LateSends;
+    use load::result::LateSends;
 
     use super::*;
 

@@ -290,7 +290,7 @@ mod tests {
             (breakdown.run_delay_ns_per_request, breakdown.run_delay_share_of_tail)
         };
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
-            load.late = load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() };
+            load.late = load::result::LateSends { count: 9, sent: 200, ..load::result::LateSends::default() };
         }
         assert_eq!(share(&late), (Some(3_500.0), None), "the client may have caused the tail");
         let text = render(&summary, 160.into());

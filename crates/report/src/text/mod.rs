@@ -7,7 +7,7 @@
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
 //! - [`advice`]: races; [`atlas`]: decision maps; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
-//! - [`load_report`]: one client's report in a line
+//! - [`load_result`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
 //! - [`observation`]: the observed traffic of a server
@@ -29,7 +29,7 @@ pub mod gate;
 pub mod gate_history;
 pub mod history;
 pub(crate) mod host;
-pub mod load_report;
+pub mod load_result;
 pub mod medium;
 pub mod needs;
 pub mod observation;

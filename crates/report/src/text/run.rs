@@ -1,7 +1,7 @@
 //! A run's ranking as text.
 
 use harness::record::{Run, Workload};
-use load::report::{Hardware, HttpReport, LateSends};
+use load::result::{Hardware, HttpResult, LateSends};
 use stats::Distribution;
 
 use super::host::host;
@@ -234,7 +234,7 @@ const HTTP_COLUMNS: &[Column<Row>] = &[
     column("p95", 2, |row| first_byte_us(row, P95)),
     column("p99", 1, |row| first_byte_us(row, P99)),
     column("responses by status", 0, |row| {
-        row.http.as_ref().map_or(none(), |http| HttpReport::breakdown(&http.statuses))
+        row.http.as_ref().map_or(none(), |http| HttpResult::breakdown(&http.statuses))
     }),
 ];
 

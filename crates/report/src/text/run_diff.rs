@@ -220,7 +220,7 @@ mod tests {
     fn streams_without_times_are_compared_by_bandwidth() {
         let mut run = testkit::bandwidth_run();
         for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
-            load.service = load::report::Measured::default();
+            load.service = load::result::Measured::default();
         }
         let diff = RunDiff::of(&run, &run);
         assert!(diff.pairs.iter().all(|pair| pair.service_p50.is_none()));

@@ -1,8 +1,8 @@
 //! The marks of quantiles that the client or a memory monitor may have caused, or that few requests support, and their meaning in
 //! words.
 
-use load::LoadReport;
-use load::report::LateSends;
+use load::LoadResult;
+use load::result::LateSends;
 use stats::Distribution;
 use stats::histogram::{BEYOND_MIN, beyond};
 
@@ -41,7 +41,7 @@ fn has_few_beyond(late: &LateSends, q: f64) -> bool {
 }
 
 /// Explains the mark if the client stalled or sent requests late.
-pub fn note_of_load(load: &LoadReport) -> Option<String> {
+pub fn note_of_load(load: &LoadResult) -> Option<String> {
     let late = load.late_sends();
     if late.stalled > 0 {
         let share = 100.0 * load.stalled_share().unwrap_or(0.0);

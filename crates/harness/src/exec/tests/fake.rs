@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use load::LoadConfig;
 use load::config::Phases;
-use load::report::merge::Account;
-use load::report::{LoadReport, PARTS};
+use load::result::merge::Account;
+use load::result::{LoadResult, PARTS};
 use load::time::clock::monotonic_ns;
-use load::tools::idle::{IdleEvent, IdleReport};
+use load::tools::idle::{IdleEvent, IdleResult};
 use server::control::ServerEvent;
 use server::{ServerSpec, Snapshot};
 
@@ -227,7 +227,7 @@ impl Process<IdleEvent> for FakeIdle {
             self.machine.stop.abort();
             return Ok(());
         }
-        let report = IdleReport { held: self.connections, alive: self.connections, ..IdleReport::default() };
+        let report = IdleResult { held: self.connections, alive: self.connections, ..IdleResult::default() };
         self.answers.push_back(IdleEvent::Verified { report });
         Ok(())
     }
@@ -350,7 +350,7 @@ impl Fleet for FakeClient {
             samples::write(draft, &unanswered(&config), &[])?;
         }
         self.machine.write("client reports");
-        let report = LoadReport { completed_by_part: [100; PARTS], ..judge::tests::healthy() };
+        let report = LoadResult { completed_by_part: [100; PARTS], ..judge::tests::healthy() };
         let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
         let samples = Draft { path: draft.clone(), is_kept: true };
         Ok(vec![Gathered { account, samples }])

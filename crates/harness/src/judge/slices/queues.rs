@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use load::config::LoadConfig;
-use load::report::interleaved::joined;
+use load::result::interleaved::joined;
 use load::time::schedule;
-use load::{LoadReport, Sample};
+use load::{LoadResult, Sample};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -44,7 +44,7 @@ fn in_turns(utilisation: f64, is_exponential: bool) -> ([f64; 2], bool) {
         let random = std::cell::RefCell::new(Xoshiro256PlusPlus::seed_from_u64(5));
         move || if is_exponential { -mean_ns * (1.0 - random.borrow_mut().random::<f64>()).ln() } else { mean_ns }
     };
-    let mut report = joined(&load, LoadReport::default(), &mut served(&load, drawn()), &BTreeSet::new());
+    let mut report = joined(&load, LoadResult::default(), &mut served(&load, drawn()), &BTreeSet::new());
     let separate = LoadConfig { slices: None, ..load.clone() };
     let alone: stats::Histogram =
         served(&separate, drawn()).iter().map(|it| (it.complete_ns - it.planned_ns) as u64).collect();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn streams_are_judged_by_their_bytes() {
-    let kind = |change: &dyn Fn(&mut StreamReport)| {
+    let kind = |change: &dyn Fn(&mut StreamResult)| {
         let mut report = streaming();
         report.stream.iter_mut().for_each(change);
         judge(&report, None)
@@ -49,7 +49,7 @@ fn one_byte_of_difference_fails_trial() {
 
 #[test]
 fn implausible_figure_fails_trial_by_name() {
-    let verdict = |change: &dyn Fn(&mut LoadReport), fell: &[&str]| {
+    let verdict = |change: &dyn Fn(&mut LoadResult), fell: &[&str]| {
         let fell = fell.iter().map(|&name| name.to_owned()).collect();
         let counters = ServerCounters { window_ns: 1_000_000_000, fell, ..ServerCounters::default() };
         let mut report = healthy();
@@ -73,7 +73,7 @@ fn implausible_figure_fails_trial_by_name() {
 
 #[test]
 fn server_counted_late_makes_trial_unsteady() {
-    let judged = |report: &LoadReport, late_ns: u64| {
+    let judged = |report: &LoadResult, late_ns: u64| {
         let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
         judge(report, Some(&ServerSide { late_ns, ..side(&counters, 1) }))
     };
@@ -82,22 +82,22 @@ fn server_counted_late_makes_trial_unsteady() {
     assert!(late.kind == VerdictKind::Unsteady && late.is_blameless_for_server(), "{}", late.reason);
     assert_eq!(late.reason, format!("{} 110 ms exceeds the limit of 100 ms", Check::COUNTED_LATE));
     // A longer window has a higher limit.
-    let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
+    let long = LoadResult { window_ns: 10_000_000_000, ..healthy() };
     assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
     // Errors and a late client take precedence over the late count.
-    let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
+    let wrong = LoadResult { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
     assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
-    let behind = LoadReport { send_delay: measured([5_000_000; 10]), ..healthy() };
+    let behind = LoadResult { send_delay: measured([5_000_000; 10]), ..healthy() };
     assert_eq!(judged(&behind, 110_000_000).kind, VerdictKind::ClientLimited);
 }
 
 #[test]
 fn window_mostly_without_samples_is_unsteady() {
     let of = |unsampled: u64| {
-        let closed = ClosedReport { unsampled, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        let closed = ClosedResult { unsampled, busy_share: 0.5, cpus: 1, think_ns: 0 };
         let parts = [31; PARTS];
-        let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
-        judge(&LoadReport { completed_by_part: parts, ..report }, None)
+        let report = LoadResult { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+        judge(&LoadResult { completed_by_part: parts, ..report }, None)
     };
     assert_eq!(of(500).kind, VerdictKind::Valid);
     let beyond = of(501);
@@ -111,7 +111,7 @@ fn one_late_process_of_five_limits_client() {
         let mut report = healthy();
         report.processes = delays_ns
             .into_iter()
-            .map(|delay_ns| ProcessReport {
+            .map(|delay_ns| ProcessResult {
                 place: format!("worker {}", delay_ns % 10),
                 connections: 2,
                 planned: 200,
@@ -136,7 +136,7 @@ fn one_late_process_of_five_limits_client() {
 fn worker_whose_cpus_others_took_is_named() {
     let judged = |taken: [Option<f64>; 2]| {
         let mut report = healthy();
-        let process = |(number, cpu_taken_by_others): (usize, Option<f64>)| ProcessReport {
+        let process = |(number, cpu_taken_by_others): (usize, Option<f64>)| ProcessResult {
             place: format!("worker {number} on node{number}"),
             connections: 5,
             planned: 500,
@@ -157,7 +157,7 @@ fn worker_whose_cpus_others_took_is_named() {
     let crowded = judged([Some(0.0), Some(0.4)]);
     assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_blameless_for_server());
     assert_eq!(crowded.reason, format!("{TAKEN_FROM_WORKER_1}: 0.400 exceeds the limit of 0.250"));
-    let without_schedule = LoadReport { rate_asked_per_s: None, ..healthy() };
+    let without_schedule = LoadResult { rate_asked_per_s: None, ..healthy() };
     let failed = with(&without_schedule, |it| it.add_clients(&healthy(), PHASES));
     assert_eq!((failed.kind, failed.checks), (VerdictKind::Failed, Vec::new()));
 }
@@ -168,7 +168,7 @@ const PHASES: Phases = Phases { ramp_ns: 200_000_000, warm_up_ns: 300_000_000, m
 #[test]
 fn late_start_order_is_listed_and_limits_client() {
     let judged = |begun_late_ns: u64, phases: Phases| {
-        let report = LoadReport { begun_late_ns, ..healthy() };
+        let report = LoadResult { begun_late_ns, ..healthy() };
         with(&report, |it| it.add_clients(&report, phases))
     };
     let is_it = |check: &&Check| check.name.contains("start order");

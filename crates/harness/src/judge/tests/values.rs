@@ -4,8 +4,8 @@ use super::*;
 use crate::spec::units::{Bandwidth, Loss, Size, Time};
 
 /// A trial of 2 000 requests in two seconds, which a server with little spare CPU time answers slowly.
-fn uneven() -> LoadReport {
-    LoadReport {
+fn uneven() -> LoadResult {
+    LoadResult {
         window_ns: 2_000_000_000,
         planned: 2_000,
         completed: 1_900,
@@ -59,11 +59,11 @@ fn checks_of_an_open_loop_scale_with_the_window() {
     assert!(position("requests answered") < position("median send delay"), "the server was busy");
     let fit = &verdict.checks[position("distance of the sends")];
     assert_eq!((fit.p_value, fit.p_value_min), (Some(1.0), Some(0.001)));
-    let datagrams = DatagramReport { ports: 10, lost: 30, duplicates: 0, reordered: 0, dropped: Some(10) };
-    let report = LoadReport { datagrams: Some(datagrams), transport: Transport::Udp, ..uneven() };
+    let datagrams = DatagramResult { ports: 10, lost: 30, duplicates: 0, reordered: 0, dropped: Some(10) };
+    let report = LoadResult { datagrams: Some(datagrams), transport: Transport::Udp, ..uneven() };
     let lost = [("share of requests lost", 0.015, 0.01), ("share of responses dropped", 0.005, 0.01)];
     assert_values(&judge(&report, None).checks, &lost);
-    let valid = LoadReport { rate_asked_per_s: Some(500.0), rate_achieved_per_s: 499.0, ..healthy() };
+    let valid = LoadResult { rate_asked_per_s: Some(500.0), rate_achieved_per_s: 499.0, ..healthy() };
     assert!(
         judge(&valid, None).reason.starts_with("1000 requests, 99.8 % of the requested rate, send delay p99 0.2 us")
     );
@@ -74,7 +74,7 @@ fn needed_cpus_are_checked_only_if_a_busy_server_falls_short() {
     let is_checked = |achieved_per_s: f64, cpu_share: f64, requests: u64| {
         let mut counters = counters(cpu_share);
         counters.totals.requests = Some(requests);
-        let report = LoadReport { rate_achieved_per_s: achieved_per_s, ..uneven() };
+        let report = LoadResult { rate_achieved_per_s: achieved_per_s, ..uneven() };
         let checks = judge(&report, Some(&side(&counters, 1))).checks;
         checks.iter().any(|check| check.name.starts_with("CPUs that the server would need"))
     };
@@ -87,8 +87,8 @@ fn needed_cpus_are_checked_only_if_a_busy_server_falls_short() {
 #[test]
 fn server_comes_first_from_its_share_of_cpu_time() {
     let first_failed = |cpu_share: f64, receiver: f64| {
-        let delayed = LoadReport { send_delay: measured([5_000_000; 10]), ..uneven() };
-        let report = LoadReport { receiver_busy_share: Some(receiver), ..delayed };
+        let delayed = LoadResult { send_delay: measured([5_000_000; 10]), ..uneven() };
+        let report = LoadResult { receiver_busy_share: Some(receiver), ..delayed };
         judge(&report, Some(&side(&counters(cpu_share), 1))).kind
     };
     let (saturated, limited) = (VerdictKind::Saturated, VerdictKind::ClientLimited);
@@ -114,7 +114,7 @@ fn tails_are_checked_only_with_requests_beyond_them() {
 
 #[test]
 fn limits_of_tails_follow_the_service_time_of_requests_on_time() {
-    let mut report = LoadReport { send_delay: with_tail(200, 0, 0), ..healthy() };
+    let mut report = LoadResult { send_delay: with_tail(200, 0, 0), ..healthy() };
     report.service.p90_by_part_ns = std::array::from_fn(|part| match part {
         0..20 => 0,
         20..26 => 5_000_000,
@@ -123,7 +123,7 @@ fn limits_of_tails_follow_the_service_time_of_requests_on_time() {
     let late = LateSends::of(&report.send_delay.histogram, &report.service.histogram);
     let tails = |p99_ns: u64| LateSends { on_time_p99_ns: Some(p99_ns), on_time_p999_ns: Some(20_000_000), ..late };
     for (on_time_p99_ns, limit_ms) in [(90_000_000, 7.0), (6_000_000, 6.0), (100_000, 1.0)] {
-        let report = LoadReport { late: tails(on_time_p99_ns), ..report.clone() };
+        let report = LoadResult { late: tails(on_time_p99_ns), ..report.clone() };
         let expected = [("send delay p99", 0.0002, limit_ms), ("send delay p99.9", 0.0002, 20.0)];
         assert_values(&judge(&report, None).checks, &expected);
     }
@@ -132,7 +132,7 @@ fn limits_of_tails_follow_the_service_time_of_requests_on_time() {
 #[test]
 fn growth_compares_last_parts_with_first_parts() {
     let saturated = |completed: u64, medians_ms: &dyn Fn(usize) -> u64| {
-        let mut report = LoadReport { completed, ..healthy() };
+        let mut report = LoadResult { completed, ..healthy() };
         report.service.p50_by_part_ns = std::array::from_fn(|part| medians_ms(part) * 1_000_000);
         judge(&report, None).kind == VerdictKind::Saturated
     };
@@ -152,8 +152,8 @@ fn growth_compares_last_parts_with_first_parts() {
 
 #[test]
 fn closed_loop_and_stream_name_both_sides() {
-    let both = ClosedReport { unsampled: 500, busy_share: 0.99, cpus: 1, think_ns: 10_000_000 };
-    let report = LoadReport { closed: Some(both.clone()), window_ns: 2_000_000_000, planned: 2_000, ..closed() };
+    let both = ClosedResult { unsampled: 500, busy_share: 0.99, cpus: 1, think_ns: 10_000_000 };
+    let report = LoadResult { closed: Some(both.clone()), window_ns: 2_000_000_000, planned: 2_000, ..closed() };
     let verdict = judge(&report, Some(&side(&counters(0.95), 1)));
     assert_eq!(verdict.kind, VerdictKind::Valid);
     let words = "1000 transactions, 999 a second, the client used 99 % of its CPUs, the server 95 %";
@@ -166,17 +166,17 @@ fn closed_loop_and_stream_name_both_sides() {
     ];
     assert_values(&verdict.checks, &expected);
     // At the limit, the client still has spare CPU time.
-    let spare = ClosedReport { busy_share: 0.95, ..both };
-    let checks = judge(&LoadReport { closed: Some(spare), ..report }, Some(&side(&counters(0.99), 1))).checks;
+    let spare = ClosedResult { busy_share: 0.95, ..both };
+    let checks = judge(&LoadResult { closed: Some(spare), ..report }, Some(&side(&counters(0.99), 1))).checks;
     assert_values(&checks, &[("share of the client's CPUs", 0.95, 0.95)]);
 
-    let mut report = LoadReport { window_ns: 2_000_000_000, ..streaming() };
+    let mut report = LoadResult { window_ns: 2_000_000_000, ..streaming() };
     let verdict = judge(&report, None);
     assert_eq!(verdict.reason, "8 MB/s, fairness 1.000, the client used 50 % of its CPUs");
     let bytes = [("bytes in the window", 16e6, 1.0), ("streams still open", 0.0, 0.0)];
     assert_values(&verdict.checks, &bytes);
     // Missing bytes decide before a change of the bandwidth, but after an error that explains them.
-    let missing = |report: &LoadReport| {
+    let missing = |report: &LoadResult| {
         let totals = Totals { bytes_in: Some(16_999_999), bytes_out: Some(96), ..Totals::default() };
         with(report, |it| it.add_byte_counts(Stream::default(), 0, report.stream.as_ref().unwrap(), &totals)).reason
     };
@@ -196,7 +196,7 @@ fn limits_of_a_lab_follow_from_its_conditions() {
         burst: Some(Size(12_500)),
         ..Network::default()
     };
-    let report = NetworkReport {
+    let report = NetworkRecord {
         applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None },
         setup_ns: 1,
         measured: crate::record::network::Measured {

@@ -1,5 +1,5 @@
-use load::LoadReport;
-use load::report::{DatagramReport, LateSends};
+use load::LoadResult;
+use load::result::{DatagramResult, LateSends};
 use rand::RngExt;
 
 use super::*;
@@ -33,16 +33,16 @@ fn header(goal: SearchGoal) -> RunHeader {
 }
 
 /// Probes a healthy trial after `change`, with a limit for the median alone.
-fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+fn probe(change: impl FnOnce(&mut LoadResult)) -> ProbeResult {
     probe_of(median_goal(), change)
 }
 
 /// Probes a healthy trial after `change`, with any goal.
-fn probe_of(goal: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+fn probe_of(goal: SearchGoal, change: impl FnOnce(&mut LoadResult)) -> ProbeResult {
     goal.probe(&record(&goal, change))
 }
 
-fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadReport)) -> TrialRecord {
+fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadResult)) -> TrialRecord {
     let mut load = judge::tests::healthy();
     change(&mut load);
     let verdict = judge::judge(&load, None);
@@ -77,9 +77,9 @@ fn poisson_process_with_fewer_requests_meets_its_limits() {
 
 #[test]
 fn window_with_too_few_requests_is_inconclusive() {
-    let few = |load: &mut LoadReport| (load.planned, load.sent, load.completed) = (15, 15, 15);
+    let few = |load: &mut LoadResult| (load.planned, load.sent, load.completed) = (15, 15, 15);
     assert_eq!(probe(few), ProbeResult::Disturbed);
-    let and_an_error = |load: &mut LoadReport| {
+    let and_an_error = |load: &mut LoadResult| {
         few(load);
         load.errors.reset = 1;
     };
@@ -89,14 +89,14 @@ fn window_with_too_few_requests_is_inconclusive() {
 #[test]
 fn only_datagrams_may_be_lost_up_to_one_percent() {
     let lost = |lost: u64| {
-        move |load: &mut LoadReport| {
+        move |load: &mut LoadResult| {
             load.completed -= lost;
-            load.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped: None });
+            load.datagrams = Some(DatagramResult { ports: 10, lost, duplicates: 0, reordered: 0, dropped: None });
         }
     };
     assert_eq!(probe(lost(10)), ProbeResult::Met);
     assert_eq!(probe(lost(11)), ProbeResult::Unmet);
-    let and_an_error = |load: &mut LoadReport| {
+    let and_an_error = |load: &mut LoadResult| {
         lost(10)(load);
         load.errors.timeout = 1;
     };
@@ -105,7 +105,7 @@ fn only_datagrams_may_be_lost_up_to_one_percent() {
 }
 
 /// The report of a probe with a limit of 1 ms for the p99: whether it met the limit, and whether the client was late.
-fn tail(is_met: bool, is_late: bool) -> impl FnOnce(&mut LoadReport) {
+fn tail(is_met: bool, is_late: bool) -> impl FnOnce(&mut LoadResult) {
     move |load| {
         load.response.histogram = (0..1_000).map(|at| if at < 20 && !is_met { 5_000_000 } else { 50_000 }).collect();
         let count = if is_late { 9 } else { 0 };

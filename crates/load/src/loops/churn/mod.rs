@@ -23,8 +23,8 @@ use crate::record::handshakes::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Transaction};
 use crate::record::summary::{Facts, Trial, transaction_samples};
-use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
-use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
+use crate::result::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
+use crate::result::{ChurnResult, LateSends, LoadResult, Sample};
 use session::{Churner, ClientResult, bytes_per_connection};
 
 /// Runs a load of short-lived connections. The one connection in `connected` has already verified the server.
@@ -62,7 +62,7 @@ fn report(
     clients: Vec<ClientResult>,
     sources: usize,
     memory_bytes_per_connection: f64,
-) -> (LoadReport, Vec<Sample>) {
+) -> (LoadResult, Vec<Sample>) {
     let (config, window) = (facts.trial.config, &facts.trial.times.window);
     let window_ns = config.phases.measure_ns;
     let samples_of = |select: &dyn Fn(&ClientResult) -> Vec<Transaction>| {
@@ -94,14 +94,14 @@ fn report(
     // Both contain the same requests in the same order.
     let times = begun.iter().zip(&samples).map(|(begun, sample)| (send_delay_ns(begun), service_ns(sample)));
     let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
-    let report = LoadReport {
+    let report = LoadResult {
         tls: Handshakes::report(handshakes),
         late,
         receiver_busy_share: busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),
         send_delay: measured(&begun, window_ns, send_delay_ns),
-        churn: Some(ChurnReport {
+        churn: Some(ChurnResult {
             requests_per_connection: config.requests_per_connection.unwrap_or(1),
             opened: opened_count,
             opened_per_s: opened_count as f64 / (window_ns as f64 / 1e9),

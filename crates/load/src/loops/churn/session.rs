@@ -17,7 +17,7 @@ use crate::protocol::ClientProtocol;
 use crate::record::handshakes::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times, Transaction, reserve};
-use crate::report::Class;
+use crate::result::Class;
 use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 use crate::time::clock::Clock;

@@ -21,7 +21,7 @@ use crate::error::LoadError;
 use crate::io::connect::PROGRESS;
 use crate::record::progress::Progress;
 use crate::record::request::Record;
-use crate::report::Class;
+use crate::result::Class;
 use crate::time::clock::Clock;
 use crate::time::slices::OwnSlices;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::udp::Udp;
 
 use crate::record::request::Record;
-use crate::report::{Class, Errors};
+use crate::result::{Class, Errors};
 
 /// The ids of one client's requests. The upper half identifies client and trial, the lower half is the request's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

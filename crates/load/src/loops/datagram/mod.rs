@@ -19,7 +19,7 @@ use crate::error::LoadError;
 use crate::loops::open::{divide, plan};
 use crate::record::request::Record;
 use crate::record::summary::{self, Facts, Recorded, Trial};
-use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
+use crate::result::{DatagramResult, Errors, LoadResult, Outstanding, Sample};
 use crate::time::clock::Clock;
 use crate::time::slices::OwnSlices;
 use client::Client;
@@ -83,7 +83,7 @@ fn report(
     samples: &[Sample],
     results: &[LoopResult],
     dropped: Option<u64>,
-) -> LoadReport {
+) -> LoadResult {
     let window = &facts.trial.times.window;
     let count = |is: &dyn Fn(&(&Record, &bool)) -> bool| {
         let clients = recorded.iter().zip(results);
@@ -92,7 +92,7 @@ fn report(
     // A request without a response counts as lost instead of in flight.
     let in_flight = |tick| count(&|(it, _)| it.sent.load(Relaxed) < tick && it.complete.load(Relaxed) > tick);
     let sum = |count: fn(&LoopResult) -> u64| results.iter().map(count).sum();
-    let datagrams = DatagramReport {
+    let datagrams = DatagramResult {
         ports: facts.trial.config.connections,
         lost: count(&|it| window.contains(&it.0.planned) && is_lost(it)),
         duplicates: sum(|it| it.duplicates),
@@ -100,7 +100,7 @@ fn report(
         dropped,
     };
     let memory_bytes = (size_of::<SocketAddr>() + size_of::<u32>()) as f64;
-    LoadReport {
+    LoadResult {
         outstanding: Outstanding {
             at_start: in_flight(window.start),
             at_end: in_flight(window.end),

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::UdpSocket;
 
-use crate::report::Class;
+use crate::result::Class;
 
 #[allow(clippy::unnecessary_wraps, reason = "on Linux it may fail")]
 pub fn enable(_socket: &UdpSocket, _is_v4: bool) -> io::Result<()> {

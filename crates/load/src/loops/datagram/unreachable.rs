@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
 use crate::io::platform;
-use crate::report::Class;
+use crate::result::Class;
 
 /// Enough of a datagram's beginning to contain the id.
 const BEGINNING_BYTES: usize = 64;

@@ -22,8 +22,8 @@ use crate::record::recorder::Times;
 use crate::record::request::{Link, Record, Retry, Shared, Stamp};
 use crate::record::statuses::Statuses;
 use crate::record::summary::{self, Facts, Recorded, Trial};
-use crate::report::samples::KernelFacts;
-use crate::report::{HttpReport, Measured};
+use crate::result::samples::KernelFacts;
+use crate::result::{HttpResult, Measured};
 use crate::socket::Socket;
 use crate::sync::atomic::AtomicU32;
 use crate::time::clock::{Clock, Wall};
@@ -134,7 +134,7 @@ pub fn run<P: ClientProtocol>(
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
     report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
-    report.http = config.http.as_ref().map(|_| HttpReport {
+    report.http = config.http.as_ref().map(|_| HttpResult {
         statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),
         reconnects: responses.iter().map(|it| it.reconnects).sum(),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),

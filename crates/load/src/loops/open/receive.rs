@@ -14,7 +14,7 @@ use crate::loops::open::reconnect::{Reconnected, Reconnects};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, REJECTED, Record, Shared};
 use crate::record::statuses::Statuses;
-use crate::report::{Class, Errors};
+use crate::result::{Class, Errors};
 use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};

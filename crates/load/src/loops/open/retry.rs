@@ -8,7 +8,7 @@ use crate::config::LoadConfig;
 use crate::config::request_timeout::{RequestTimeout, SAVED_RETRIES_MAX};
 use crate::record::recorder::Times;
 use crate::record::request::{REJECTED, Record, Retry};
-use crate::report::Outstanding;
+use crate::result::Outstanding;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::time::clock::Clock;

@@ -1,7 +1,7 @@
 //! Figures over the measured window: the median of repeats in each of its parts.
 
-use load::LoadReport;
-use load::report::{Measured, PARTS};
+use load::LoadResult;
+use load::result::{Measured, PARTS};
 use stats::interval;
 
 use crate::analysis::stream;
@@ -68,8 +68,8 @@ pub(super) fn service_time(data: &PlotData<'_>) -> Option<Chart> {
 pub(super) fn rates(data: &PlotData<'_>) -> Option<Chart> {
     let panels = data.lines(|comparison, row| {
         let trials = data.trials(comparison, row);
-        let loads: Vec<&LoadReport> = trials.iter().filter_map(|record| record.load.as_ref()).collect();
-        let line = |counts: fn(&LoadReport) -> Option<&[u64; PARTS]>| -> Vec<Point> {
+        let loads: Vec<&LoadResult> = trials.iter().filter_map(|record| record.load.as_ref()).collect();
+        let line = |counts: fn(&LoadResult) -> Option<&[u64; PARTS]>| -> Vec<Point> {
             let point = |part: usize| {
                 let per_s = loads.iter().filter_map(|load| {
                     load.planned_by_part?;

@@ -1,6 +1,6 @@
 //! Goodput over the window of an overload, relative to the capacity of each server.
 
-use load::report::GoodputBin;
+use load::result::GoodputBin;
 
 use crate::analysis::overload::{Overload, Overloads};
 use crate::format;

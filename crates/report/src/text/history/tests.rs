@@ -4,7 +4,7 @@ use harness::record::{Run, Trial, VerdictKind};
 use harness::spec::Candidate;
 use harness::spec::candidate::UNNAMED_TARGET;
 use load::config::Slices;
-use load::report::LateSends;
+use load::result::LateSends;
 use server::{ServerSpec, TargetConfig};
 
 use super::*;

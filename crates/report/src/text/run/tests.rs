@@ -118,7 +118,7 @@ fn reconnects_are_named_with_their_servers() {
     let mut run = testkit::run();
     let mut with = |reconnects: u64| {
         for load in run.records.iter_mut().filter(|it| it.trial.repeat == 0).filter_map(|it| it.load.as_mut()) {
-            load.http = Some(load::report::HttpReport { reconnects, ..Default::default() });
+            load.http = Some(load::result::HttpResult { reconnects, ..Default::default() });
         }
         render(&run, 160.into())
     };

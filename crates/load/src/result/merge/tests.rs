@@ -27,7 +27,7 @@ fn made_up() -> Vec<Sample> {
     (0..3_000).map(sample).collect()
 }
 
-fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
+fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadResult {
     let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
     let times = Times { window: 0..1, ..Times::default() };
     let trial = Trial::sleeping(config, &clock, &times);
@@ -40,10 +40,10 @@ fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
     let mut report = trial.facts(5, Usage::default()).common(samples, 48.0);
     let goodput = report.goodput.as_mut().unwrap();
     (goodput.timeouts, goodput.retries) = (errors.timeout, samples.len() as u64);
-    LoadReport { rate_achieved_per_s: count, rate_sent_per_s: count, outstanding, errors, ..report }
+    LoadResult { rate_achieved_per_s: count, rate_sent_per_s: count, outstanding, errors, ..report }
 }
 
-fn account(config: LoadConfig, report: LoadReport) -> Account {
+fn account(config: LoadConfig, report: LoadResult) -> Account {
     Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
 }
 
@@ -68,15 +68,15 @@ fn overflowing_sums_saturate() {
         .into_iter()
         .map(|(config, samples)| {
             let seen = seen_by(&config, &samples);
-            let closed = ClosedReport { unsampled: u64::MAX, busy_share: 1.0, cpus: u32::MAX, think_ns: 0 };
-            let datagrams = DatagramReport {
+            let closed = ClosedResult { unsampled: u64::MAX, busy_share: 1.0, cpus: u32::MAX, think_ns: 0 };
+            let datagrams = DatagramResult {
                 ports: u32::MAX,
                 lost: u64::MAX,
                 duplicates: u64::MAX,
                 reordered: u64::MAX,
                 dropped: Some(u64::MAX),
             };
-            let stream = StreamReport {
+            let stream = StreamResult {
                 bytes: u64::MAX,
                 bytes_by_part: [u64::MAX; PARTS],
                 bytes_by_second: vec![u64::MAX],
@@ -87,7 +87,7 @@ fn overflowing_sums_saturate() {
                 received_bytes: u64::MAX,
                 ended: u32::MAX,
             };
-            let report = LoadReport {
+            let report = LoadResult {
                 planned: u64::MAX,
                 cpu_ns: u64::MAX,
                 completed_by_part: [u64::MAX; PARTS],
@@ -126,7 +126,7 @@ fn merged_report_of_three_processes_equals_one_report() {
         assert_eq!((&one.histogram, one.distribution), (&three.histogram, three.distribution));
         assert_eq!((one.p50_by_part_ns, one.p90_by_part_ns), (three.p50_by_part_ns, three.p90_by_part_ns));
     }
-    let counts = |it: &LoadReport| (it.planned, it.sent, it.completed, it.connections, it.active, it.errors);
+    let counts = |it: &LoadResult| (it.planned, it.sent, it.completed, it.connections, it.active, it.errors);
     assert_eq!(counts(&one), counts(&three));
     assert!(one.goodput == three.goodput && one.goodput.as_ref().unwrap().bins.len() == 10, "{:?}", three.goodput);
     assert_eq!((one.rate_asked_per_s, one.rate_sent_per_s), (three.rate_asked_per_s, three.rate_sent_per_s));
@@ -140,7 +140,7 @@ fn merged_report_of_three_processes_equals_one_report() {
 fn cpu_share_of_other_programs_excludes_the_accounts() {
     let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
-        let report = LoadReport { cpu_ns, ..seen_by(&config, &[]) };
+        let report = LoadResult { cpu_ns, ..seen_by(&config, &[]) };
         Account { machine: machine.into(), cpus_used, ..account(config, report) }
     };
     let taken = |accounts: &[Account]| {
@@ -160,7 +160,7 @@ fn shared_cpu_is_counted_once() {
     let busy = |cpus: &[usize], machine: &str, busy_share: f64| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
         let mut report = seen_by(&config, &[]);
-        report.closed = Some(ClosedReport { unsampled: 1, busy_share, cpus: 1, think_ns: 0 });
+        report.closed = Some(ClosedResult { unsampled: 1, busy_share, cpus: 1, think_ns: 0 });
         Account { machine: machine.into(), ..account(config, report) }
     };
     let of = |accounts: &[Account]| closed(accounts).map(|it| (it.busy_share, it.cpus, it.unsampled)).unwrap();
@@ -179,7 +179,7 @@ fn fairness_of_two_processes_equals_fairness_of_one() {
             bytes.iter().fold((0.0, 0.0), |(sum, squares), &x| (sum + x as f64, squares + (x as f64).powi(2)));
         let mut report = seen_by(&whole(1), &[]);
         report.connections = bytes.len() as u32;
-        report.stream = Some(StreamReport {
+        report.stream = Some(StreamResult {
             bytes: sum as u64,
             bytes_by_part: [1; PARTS],
             bytes_by_second: vec![sum as u64],

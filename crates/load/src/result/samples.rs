@@ -2,7 +2,7 @@
 
 use stats::TestResult;
 
-use super::{GoodputBin, GoodputReport, Hardware, KernelReport, LateSends, Measured, PARTS};
+use super::{GoodputBin, GoodputResult, Hardware, KernelResult, LateSends, Measured, PARTS};
 
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ const BIN_NS_MIN: u64 = 100_000_000;
 const BINS_MAX: u64 = 1_000;
 
 /// Counts the requests answered in time. Takes samples in order of planned time, in which late responses are already none.
-pub fn goodput(samples: &[Sample], window_ns: u64, timeout_ns: u64) -> GoodputReport {
+pub fn goodput(samples: &[Sample], window_ns: u64, timeout_ns: u64) -> GoodputResult {
     let bin_ns = window_ns.div_ceil(BINS_MAX).next_multiple_of(BIN_NS_MIN).max(BIN_NS_MIN);
     let mut rest = samples;
     let bin = |number: u64| {
@@ -95,7 +95,7 @@ pub fn goodput(samples: &[Sample], window_ns: u64, timeout_ns: u64) -> GoodputRe
         GoodputBin { planned: these.len() as u64, in_time, response_p50_ns: quantiles(&mut times, [0.5])[0] }
     };
     let bins = (0..window_ns.div_ceil(bin_ns)).map(bin).collect();
-    GoodputReport { timeout_ns, timeouts: 0, retries: 0, bin_ns, bins }
+    GoodputResult { timeout_ns, timeouts: 0, retries: 0, bin_ns, bins }
 }
 
 /// Returns the known differences in nanoseconds. Replaces negative times with 0: `went_back` and `out_of_order` count them.
@@ -162,10 +162,10 @@ pub struct KernelFacts {
 
 impl KernelFacts {
     /// Computes the kernel's figures of `samples`.
-    pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
+    pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelResult {
         let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
         let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
-        KernelReport {
+        KernelResult {
             interface: self.interface.clone(),
             hardware: self.hardware,
             to_scheduler: measured(samples, window_ns, |sample| between(sample.sent_ns, sample.scheduler_ns)),

@@ -19,17 +19,17 @@ use stats::{Distribution, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
-pub use goodput::{GoodputBin, GoodputReport};
-pub use http::HttpReport;
+pub use goodput::{GoodputBin, GoodputResult};
+pub use http::HttpResult;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use measured::{Measured, PARTS};
 pub use samples::Sample;
-pub use tls::TlsReport;
+pub use tls::TlsResult;
 
 /// The client's report of one trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct LoadReport {
+pub struct LoadResult {
     /// The clock and its accuracy.
     pub clock: ClockFacts,
     /// The pacing in use, never `auto`; `None` in a closed loop, which only sleeps.
@@ -76,7 +76,7 @@ pub struct LoadReport {
     pub service: Measured,
     /// Response time: t3 − t1.
     pub response: Measured,
-    /// Requests of the window that were sent late, without those of a stall: see [`LoadReport::late_sends`].
+    /// Requests of the window that were sent late, without those of a stall: see [`LoadResult::late_sends`].
     pub late: LateSends,
     /// The share of the window, or of an interleaved trial's active time, in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,35 +95,35 @@ pub struct LoadReport {
     pub fit: Option<TestResult>,
     /// Figures of the slices of an interleaved trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slices: Option<SliceReport>,
+    pub slices: Option<SliceResult>,
     /// Requests answered in time over the window, if requests have a time limit. All other figures count a late response as none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goodput: Option<GoodputReport>,
+    pub goodput: Option<GoodputResult>,
     /// Figures of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub closed: Option<ClosedReport>,
+    pub closed: Option<ClosedResult>,
     /// Figures of short-lived connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub churn: Option<ChurnReport>,
+    pub churn: Option<ChurnResult>,
     /// Figures of HTTP responses; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpReport>,
+    pub http: Option<HttpResult>,
     /// The TLS handshakes; `None` for plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsReport>,
+    pub tls: Option<TlsResult>,
     /// Figures of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub datagrams: Option<DatagramReport>,
+    pub datagrams: Option<DatagramResult>,
     /// Figures of streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<StreamReport>,
+    pub stream: Option<StreamResult>,
     /// The kernel's timestamps; `None` if not requested.
-    pub kernel: Option<KernelReport>,
+    pub kernel: Option<KernelResult>,
     /// User memory per connection, in bytes: connection state without samples.
     pub memory_bytes_per_connection: f64,
     /// Figures of each process, if several divided the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub processes: Vec<ProcessReport>,
+    pub processes: Vec<ProcessResult>,
     /// The longest time from the start of the ramp to the arrival of a process's start message, in nanoseconds; 0 if in time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub begun_late_ns: u64,
@@ -133,7 +133,7 @@ pub struct LoadReport {
     pub involuntary_switches: u64,
 }
 
-impl LoadReport {
+impl LoadResult {
     /// Counts the requests of the window that were sent late or that a stall may have delayed.
     pub fn late_sends(&self) -> LateSends {
         // Bursts of a stream have no planned time.
@@ -171,7 +171,7 @@ impl LoadReport {
 
 /// Figures of one process of a divided load. A sum over all processes would hide a single late process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProcessReport {
+pub struct ProcessResult {
     /// The worker and, unless it is the server's host, its host; empty if the run is not distributed.
     pub place: String,
     /// Connections of this process.
@@ -198,7 +198,7 @@ pub struct ProcessReport {
 
 /// Figures of a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ClosedReport {
+pub struct ClosedResult {
     /// Transactions without a sample, because the memory for samples was full. Counts and histograms include them.
     pub unsampled: u64,
     /// The share of `cpus` that the threads used in the window, or in an interleaved trial's active time.
@@ -211,7 +211,7 @@ pub struct ClosedReport {
 
 /// Facts about the slices of one contestant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SliceReport {
+pub struct SliceResult {
     /// The number of rounds of the window without a pause of a client.
     pub rounds: u64,
     /// The number of rounds in which some contestant's client paused. They are left out for all contestants, unless they are
@@ -239,7 +239,7 @@ pub struct SliceReport {
     pub responses: u64,
 }
 
-impl SliceReport {
+impl SliceResult {
     /// Returns the number of measured rounds. With pauses in most rounds, all are measured.
     pub fn measured_rounds(&self) -> u64 {
         self.rounds + if self.left_out > self.rounds { self.left_out } else { 0 }
@@ -248,7 +248,7 @@ impl SliceReport {
 
 /// Figures of short-lived connections that began in the window and received at least one byte.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ChurnReport {
+pub struct ChurnResult {
     /// Requests per connection.
     pub requests_per_connection: u32,
     /// The number of these connections.
@@ -267,7 +267,7 @@ pub struct ChurnReport {
 
 /// Figures of datagrams, for the requests of the window. [`Errors`] counts failed requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DatagramReport {
+pub struct DatagramResult {
     /// The server's ports. Each answered before the ramp.
     pub ports: u32,
     /// Sent requests without a response by the timeout or the end of the cool-down, and without a known error.
@@ -282,7 +282,7 @@ pub struct DatagramReport {
 
 /// Figures of streams. The trial's other figures cover whole bursts; only the rate includes partial ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StreamReport {
+pub struct StreamResult {
     /// Bytes of bursts written in the window, or read in it if the server sends.
     pub bytes: u64,
     /// `bytes` in each part of the window.
@@ -303,7 +303,7 @@ pub struct StreamReport {
     pub ended: u32,
 }
 
-impl StreamReport {
+impl StreamResult {
     /// Bytes per second, for a window of `window_ns` nanoseconds.
     pub fn bytes_per_s(&self, window_ns: u64) -> f64 {
         self.bytes as f64 / (window_ns as f64 / 1e9)
@@ -312,7 +312,7 @@ impl StreamReport {
 
 /// The kernel's view of the window's requests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct KernelReport {
+pub struct KernelResult {
     /// The interface that sent the requests.
     pub interface: String,
     /// The state of the interface's hardware timestamps.

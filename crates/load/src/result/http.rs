@@ -10,7 +10,7 @@ use super::measured::Measured;
 
 /// Figures of HTTP responses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct HttpReport {
+pub struct HttpResult {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
     #[serde(deserialize_with = "by_status")]
     pub statuses: BTreeMap<u16, u64>,
@@ -29,7 +29,7 @@ fn by_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16,
     stored.into_iter().map(parse).collect()
 }
 
-impl HttpReport {
+impl HttpResult {
     /// Formats the counts, as in `200: 1000, 404: 3`.
     pub fn breakdown(statuses: &BTreeMap<u16, u64>) -> String {
         let each: Vec<String> = statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn sum_of_counts_saturates() {
         let [one, other] = [BTreeMap::from([(200, 1), (404, u64::MAX)]), BTreeMap::from([(200, 2), (404, 1)])];
-        let sum = HttpReport::sum([&one, &other]);
+        let sum = HttpResult::sum([&one, &other]);
         assert_eq!(sum, BTreeMap::from([(200, 3), (404, u64::MAX)]));
-        assert_eq!(HttpReport::breakdown(&one), format!("200: 1, 404: {}", u64::MAX));
+        assert_eq!(HttpResult::breakdown(&one), format!("200: 1, 404: {}", u64::MAX));
     }
 }

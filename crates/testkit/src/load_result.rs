@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use load::config::{Pacing, Roles, Transport};
-use load::report::{ClockFacts, Errors, LateSends, LoadReport, Measured, Outstanding, PARTS};
+use load::result::{ClockFacts, Errors, LateSends, LoadResult, Measured, Outstanding, PARTS};
 use stats::Histogram;
 
 /// Returns latencies that are constant within each tenth of the window.
@@ -14,12 +14,12 @@ pub fn measured(tenths_ns: [u64; 10]) -> Measured {
 }
 
 /// Returns the report of a healthy trial: 1 000 requests in a second over 10 connections.
-pub fn load_report() -> LoadReport {
+pub fn load_result() -> LoadResult {
     HEALTHY.clone()
 }
 
 /// The report of a healthy trial. Tests construct thousands of reports, and their histograms are large.
-pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
+pub(crate) static HEALTHY: LazyLock<LoadResult> = LazyLock::new(|| LoadResult {
     clock: ClockFacts {
         source: "tsc".into(),
         reason: "made up".into(),

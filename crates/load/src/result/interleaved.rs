@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::samples::{self as figures, KernelFacts};
-use super::{ClosedReport, DatagramReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
+use super::{ClosedResult, DatagramResult, LoadResult, Outstanding, PARTS, Sample, SliceResult};
 use crate::config::{LoadConfig, Slices, active_count};
 
 /// The measured parts of a contestant's slices. Times are in nanoseconds since the start of the window.
@@ -118,7 +118,7 @@ impl Joined {
 }
 
 /// Returns the rounds of a trial in which a client paused.
-pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadReport>) -> BTreeSet<u64> {
+pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadResult>) -> BTreeSet<u64> {
     let Some(slices) = config.slices else { return BTreeSet::new() };
     let window = config.window_ns();
     let round = |ns: i64| window.start.saturating_add_signed(ns) / slices.round_ns();
@@ -127,7 +127,7 @@ pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item =
 
 /// Returns the report of the measured parts, without the rounds in `left_out`. `report` and `samples` cover the whole window,
 /// including the guards; the samples that count are marked.
-pub fn joined(config: &LoadConfig, report: LoadReport, samples: &mut [Sample], left_out: &BTreeSet<u64>) -> LoadReport {
+pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], left_out: &BTreeSet<u64>) -> LoadResult {
     let Some(slices) = config.slices else { return report };
     let window = config.window_ns();
     let all_rounds = (window.end - window.start) / slices.round_ns();
@@ -157,7 +157,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &mut [Sample], l
     let in_window = completed_by_part.iter().sum::<u64>();
     let pile_up = joined.pile_up(samples);
     let answered = config.rate_per_s.map_or(in_window, |_| known(|sample| sample.sent_ns).saturating_sub(pile_up));
-    LoadReport {
+    LoadResult {
         window_ns,
         planned: whole.len() as u64,
         planned_by_part: report.planned_by_part.map(|_| figures::planned_by_part(&whole, window_ns)),
@@ -166,17 +166,17 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &mut [Sample], l
         rate_achieved_per_s: answered as f64 / window_s,
         completed_by_part,
         rate_sent_per_s: sent_in_time as f64 / window_s,
-        datagrams: report.datagrams.clone().map(|it| DatagramReport { lost: it.lost.min(unanswered), ..it }),
+        datagrams: report.datagrams.clone().map(|it| DatagramResult { lost: it.lost.min(unanswered), ..it }),
         outstanding: Outstanding { at_start: 0, at_end: pile_up, ..report.outstanding },
         late: figures::late(&send_delay, &service, &whole),
         receiver_busy_share: report.receiver_busy_share.map(busy),
         fit: config.rate_per_s.and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
-        closed: report.closed.clone().map(|closed| ClosedReport { busy_share: busy(closed.busy_share), ..closed }),
+        closed: report.closed.clone().map(|closed| ClosedResult { busy_share: busy(closed.busy_share), ..closed }),
         kernel: report.kernel.as_ref().map(|kernel| {
             let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
             KernelFacts { interface, hardware, wall_clock_stepped: kernel.wall_clock_stepped }.report(&whole, window_ns)
         }),
-        slices: Some(SliceReport {
+        slices: Some(SliceResult {
             rounds: all_rounds - pauses,
             left_out: pauses,
             overrun,
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn guards_and_other_slices_are_not_measured() {
         let (config, mut samples) = (config(), samples(&config()));
-        let report = joined(&config, LoadReport::default(), &mut samples, &BTreeSet::new());
+        let report = joined(&config, LoadResult::default(), &mut samples, &BTreeSet::new());
         assert_eq!((report.window_ns, report.planned, report.sent, report.completed), (256 * MS, 256, 256, 256));
         assert!((report.rate_achieved_per_s - 1_000.0).abs() < 1e-6, "{}", report.rate_achieved_per_s);
         assert!((report.rate_sent_per_s - 1_000.0).abs() < 1e-6);
@@ -272,7 +272,7 @@ mod tests {
             .filter(|it| it.complete_ns - it.sent_ns < 2_000)
             .for_each(|it| it.complete_ns += 2 * MS as i64);
         let rates = |config: &LoadConfig| {
-            let report = joined(config, LoadReport::default(), &mut samples.clone(), &BTreeSet::new());
+            let report = joined(config, LoadResult::default(), &mut samples.clone(), &BTreeSet::new());
             [report.slices.unwrap().responses, report.completed_by_part.iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
@@ -283,8 +283,8 @@ mod tests {
     fn closed_loop_is_compared_with_interactive_response_time_law() {
         let think = Think { mean_ns: 2 * MS, exponential: false };
         let config = LoadConfig { rate_per_s: None, connections: 3, think, ..config() };
-        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
-        let report = LoadReport { closed: Some(closed), ..LoadReport::default() };
+        let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
+        let report = LoadResult { closed: Some(closed), ..LoadResult::default() };
         // Three connections send every 3 ms: a response takes 1 ms, and the think time 2 ms.
         let mut samples = samples(&config);
         for (at, sample) in samples.iter_mut().enumerate() {
@@ -305,16 +305,16 @@ mod tests {
     fn rounds_with_pauses_are_left_out() {
         let (config, samples) = (config(), samples(&config()));
         let pause = |from: i64, to: i64| from * MS as i64..to * MS as i64;
-        let with = |pauses: Vec<Range<i64>>| LoadReport { pauses, ..LoadReport::default() };
+        let with = |pauses: Vec<Range<i64>>| LoadResult { pauses, ..LoadResult::default() };
         let reports = [with(vec![pause(1, 2), pause(639, 640)]), with(vec![pause(39, 61)])];
         let left_out = rounds_with_pauses(&config, reports.iter());
         // Rounds of 20 ms; the window begins with round 1.
         assert_eq!(left_out, [1, 2, 3, 4, 32, 33].into());
-        let report = joined(&config, LoadReport::default(), &mut samples.clone(), &left_out);
+        let report = joined(&config, LoadResult::default(), &mut samples.clone(), &left_out);
         assert_eq!((report.window_ns, report.planned), (27 * 8 * MS, 27 * 8));
         assert_eq!(report.slices.unwrap().left_out, 5);
         // With too many pauses, all rounds are measured.
-        let report = joined(&config, LoadReport::default(), &mut samples.clone(), &(0..18).collect());
+        let report = joined(&config, LoadResult::default(), &mut samples.clone(), &(0..18).collect());
         assert_eq!((report.window_ns, report.slices.map(|it| (it.rounds, it.left_out))), (256 * MS, Some((15, 17))));
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let last_of_slice = samples[9].planned_ns;
         // The slice ends 1 ms after the last request; the guard of the next slice, 3 ms after it.
         samples[9].complete_ns = last_of_slice + 2_900_000;
-        let of = |samples: &[Sample]| joined(&config, LoadReport::default(), &mut samples.to_vec(), &BTreeSet::new());
+        let of = |samples: &[Sample]| joined(&config, LoadResult::default(), &mut samples.to_vec(), &BTreeSet::new());
         assert_eq!(of(&samples).slices.unwrap().overrun, 0);
         samples[9].complete_ns = last_of_slice + 3_100_000;
         assert_eq!(of(&samples).slices.unwrap().overrun, 1);
@@ -342,7 +342,7 @@ mod tests {
             for (_, sample) in samples.iter_mut().enumerate().filter(|(at, _)| late(*at)) {
                 sample.complete_ns += 3 * MS as i64;
             }
-            let report = joined(&config, LoadReport::default(), &mut samples.clone(), &BTreeSet::new());
+            let report = joined(&config, LoadResult::default(), &mut samples.clone(), &BTreeSet::new());
             (report.outstanding.at_end, report.rate_achieved_per_s.round() as u64)
         };
         assert_eq!((of(3), of(1)), ((0, 1_000), (64, 750)));
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn report_without_slices_is_unchanged() {
         let config = LoadConfig { slices: None, ..config() };
-        let report = LoadReport { planned: 7, ..LoadReport::default() };
+        let report = LoadResult { planned: 7, ..LoadResult::default() };
         assert_eq!(joined(&config, report, &mut [], &BTreeSet::new()).planned, 7);
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use stats::Histogram;
 
 use crate::config::LoadConfig;
-use crate::report::LateSends;
-use crate::report::samples::{self as figures, KernelFacts};
-use crate::report::{
-    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, GoodputReport, HttpReport, LoadReport, Measured,
-    Outstanding, PARTS, ProcessReport, Sample, StreamReport, TlsReport,
+use crate::result::LateSends;
+use crate::result::samples::{self as figures, KernelFacts};
+use crate::result::{
+    ChurnResult, ClockFacts, ClosedResult, DatagramResult, Errors, GoodputResult, HttpResult, LoadResult, Measured,
+    Outstanding, PARTS, ProcessResult, Sample, StreamResult, TlsResult,
 };
 
 /// The result of one process.
@@ -23,7 +23,7 @@ pub struct Account {
     /// The worker and, unless it is the server's host, its host, for reports; empty if the run is not distributed.
     pub place: String,
     /// The process's report.
-    pub report: LoadReport,
+    pub report: LoadResult,
     /// The share of the process's CPUs in use during the window, by any program; `None` if unknown.
     pub cpus_used: Option<f64>,
 }
@@ -59,10 +59,10 @@ pub fn samples(parts: Vec<(LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
 }
 
 /// Merges the reports of `accounts`, at least one. `samples` holds the samples of all accounts.
-pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> LoadReport {
+pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> LoadResult {
     let reports = || accounts.iter().map(|account| &account.report);
-    let sum = |figure: &dyn Fn(&LoadReport) -> u64| sum(reports().map(figure));
-    let rate = |figure: fn(&LoadReport) -> f64| reports().map(figure).sum::<f64>();
+    let sum = |figure: &dyn Fn(&LoadResult) -> u64| sum(reports().map(figure));
+    let rate = |figure: fn(&LoadResult) -> f64| reports().map(figure).sum::<f64>();
     let first = &accounts[0].report;
     let window_ns = first.window_ns;
     // For short-lived connections, samples do not contain the send delay.
@@ -76,7 +76,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
     let late = match first.churn {
         None => figures::late(&send_delay, &service, samples),
         Some(_) => {
-            let each = reports().map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and);
+            let each = reports().map(LoadResult::late_sends).fold(LateSends::default(), LateSends::and);
             let LateSends { on_time_p99_ns, on_time_p999_ns, .. } = each;
             LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&send_delay.histogram, &service.histogram) }
         }
@@ -86,7 +86,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         // Samples do not contain sessions: take the process that deviates most from its plan.
         _ => reports().filter_map(|it| it.fit.clone()).max_by(|a, b| a.effect.abs().total_cmp(&b.effect.abs())),
     };
-    LoadReport {
+    LoadResult {
         clock: clock(reports().map(|report| &report.clock)),
         connections: config.connections,
         active: u32::try_from(sum(&|it| it.active.into())).unwrap_or(u32::MAX),
@@ -114,7 +114,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         pauses: reports().flat_map(|it| it.pauses.iter().cloned()).collect(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
         fit,
-        goodput: first.goodput.as_ref().map(|goodput| GoodputReport {
+        goodput: first.goodput.as_ref().map(|goodput| GoodputResult {
             timeouts: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.timeouts)),
             retries: sum(&|it| it.goodput.as_ref().map_or(0, |it| it.retries)),
             ..figures::goodput(samples, window_ns, goodput.timeout_ns)
@@ -138,9 +138,9 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
     }
 }
 
-fn process(account: &Account, all: &[Account]) -> ProcessReport {
+fn process(account: &Account, all: &[Account]) -> ProcessResult {
     let report = &account.report;
-    ProcessReport {
+    ProcessResult {
         place: account.place.clone(),
         connections: report.connections,
         planned: report.planned,
@@ -200,11 +200,11 @@ fn added(parts: impl Iterator<Item = Option<[u64; PARTS]>>) -> Option<[u64; PART
 }
 
 /// Returns a section of all reports if every report has it.
-fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadReport) -> Option<&'a T>) -> Option<Vec<&'a T>> {
+fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadResult) -> Option<&'a T>) -> Option<Vec<&'a T>> {
     accounts.iter().map(|account| of(&account.report)).collect()
 }
 
-fn closed(accounts: &[Account]) -> Option<ClosedReport> {
+fn closed(accounts: &[Account]) -> Option<ClosedResult> {
     let reports = all(accounts, |report| report.closed.as_ref())?;
     let busy: f64 = reports.iter().map(|it| it.busy_share * f64::from(it.cpus)).sum();
     // Processes of one machine may share CPUs: count each CPU once, and at most as many CPUs as threads.
@@ -225,7 +225,7 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
         threads.min(cpus.len() as u32)
     });
     let cpus = unplaced.saturating_add(sum_u32(placed)).max(1);
-    Some(ClosedReport {
+    Some(ClosedResult {
         unsampled: sum(reports.iter().map(|it| it.unsampled)),
         busy_share: busy / f64::from(cpus),
         cpus,
@@ -233,9 +233,9 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
     })
 }
 
-fn churn(accounts: &[Account]) -> Option<ChurnReport> {
+fn churn(accounts: &[Account]) -> Option<ChurnResult> {
     let reports = all(accounts, |report| report.churn.as_ref())?;
-    Some(ChurnReport {
+    Some(ChurnResult {
         requests_per_connection: reports[0].requests_per_connection,
         opened: sum(reports.iter().map(|it| it.opened)),
         opened_per_s: reports.iter().map(|it| it.opened_per_s).sum(),
@@ -246,28 +246,28 @@ fn churn(accounts: &[Account]) -> Option<ChurnReport> {
     })
 }
 
-fn http(accounts: &[Account]) -> Option<HttpReport> {
+fn http(accounts: &[Account]) -> Option<HttpResult> {
     let reports = all(accounts, |report| report.http.as_ref())?;
-    Some(HttpReport {
-        statuses: HttpReport::sum(reports.iter().map(|it| &it.statuses)),
+    Some(HttpResult {
+        statuses: HttpResult::sum(reports.iter().map(|it| &it.statuses)),
         reconnects: sum(reports.iter().map(|it| it.reconnects)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
     })
 }
 
-fn tls(accounts: &[Account]) -> Option<TlsReport> {
+fn tls(accounts: &[Account]) -> Option<TlsResult> {
     // The clients of one process may all have connected outside of the window.
-    let reports: Vec<&TlsReport> = accounts.iter().filter_map(|account| account.report.tls.as_ref()).collect();
-    Some(TlsReport {
+    let reports: Vec<&TlsResult> = accounts.iter().filter_map(|account| account.report.tls.as_ref()).collect();
+    Some(TlsResult {
         cipher: reports.first()?.cipher.clone(),
         full: measured(reports.iter().map(|it| &it.full), None),
         resumed: measured(reports.iter().map(|it| &it.resumed), None),
     })
 }
 
-fn datagrams(accounts: &[Account]) -> Option<DatagramReport> {
+fn datagrams(accounts: &[Account]) -> Option<DatagramResult> {
     let reports = all(accounts, |report| report.datagrams.as_ref())?;
-    Some(DatagramReport {
+    Some(DatagramResult {
         ports: sum_u32(reports.iter().map(|it| it.ports)),
         lost: sum(reports.iter().map(|it| it.lost)),
         duplicates: sum(reports.iter().map(|it| it.duplicates)),
@@ -276,19 +276,19 @@ fn datagrams(accounts: &[Account]) -> Option<DatagramReport> {
     })
 }
 
-fn stream(accounts: &[Account]) -> Option<StreamReport> {
+fn stream(accounts: &[Account]) -> Option<StreamResult> {
     let reports = all(accounts, |report| report.stream.as_ref())?;
-    let of_all = |figure: fn(&StreamReport) -> u64| sum(reports.iter().map(|it| figure(it)));
+    let of_all = |figure: fn(&StreamResult) -> u64| sum(reports.iter().map(|it| figure(it)));
     let bytes = of_all(|it| it.bytes);
     // Jain's index is (sum of x)² / (n · sum of x²), so each process's index gives its sum of squares.
     let connections: f64 = accounts.iter().map(|account| f64::from(account.report.connections)).sum();
-    let squares = |(account, it): (&Account, &&StreamReport)| {
+    let squares = |(account, it): (&Account, &&StreamResult)| {
         (it.bytes as f64).powi(2) / (f64::from(account.report.connections) * it.fairness)
     };
     let squares: f64 = accounts.iter().zip(&reports).map(squares).sum();
     let seconds = reports.iter().map(|it| it.bytes_by_second.len()).max()?;
     let in_second = |second: usize| sum(reports.iter().filter_map(|it| it.bytes_by_second.get(second).copied()));
-    Some(StreamReport {
+    Some(StreamResult {
         bytes,
         bytes_by_part: added(reports.iter().map(|it| Some(it.bytes_by_part)))?,
         bytes_by_second: (0..seconds).map(in_second).collect(),

@@ -108,7 +108,7 @@ impl LateSends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LoadReport;
+    use crate::LoadResult;
 
     /// 10 000 requests of 50 us, of which `count` are 60 ms late.
     fn late(count: usize) -> LateSends {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((monitored.monitored, monitored.total()), (40, 0), "the client is not late");
         assert_eq!([0.5, 0.95, 0.99].map(|q| monitored.reaches(q)), [false, false, true]);
         assert_eq!(monitored.and(monitored).monitored, 80);
-        let report = |share| LoadReport { late: late(0), monitor_share: share, ..LoadReport::default() };
+        let report = |share| LoadResult { late: late(0), monitor_share: share, ..LoadResult::default() };
         assert!(report(Some(0.004)).is_foreign_tail(0.99) && !report(Some(0.004)).is_client_tail(0.99));
         assert!(!report(None).is_foreign_tail(0.99) && !report(Some(0.0)).is_foreign_tail(0.999));
     }

@@ -7,7 +7,7 @@ use super::late::is_zero;
 
 /// Requests answered in time. Each request counts at its planned time, so goodput never exceeds the offered rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GoodputReport {
+pub struct GoodputResult {
     /// The longest time from the send of a request to its response, in nanoseconds.
     pub timeout_ns: u64,
     /// Attempts of the whole trial that were not answered in time, though their connections worked.

@@ -1,8 +1,8 @@
 //! A load report in a line.
 
 use harness::record::Verdict;
-use load::LoadReport;
-use load::report::{ClosedReport, DatagramReport, GoodputReport, StreamReport};
+use load::LoadResult;
+use load::result::{ClosedResult, DatagramResult, GoodputResult, StreamResult};
 
 use super::medium::Medium;
 use super::style::Style;
@@ -15,7 +15,7 @@ pub fn verdict(verdict: &Verdict, medium: Medium) -> String {
 }
 
 /// Formats the number of errors. They are those of the whole trial, unlike other counts.
-pub fn errors(report: &LoadReport) -> String {
+pub fn errors(report: &LoadResult) -> String {
     let count = report.errors.total();
     let errors = format::counted(usize::try_from(count).unwrap_or(usize::MAX), "error", "errors");
     match count {
@@ -26,18 +26,18 @@ pub fn errors(report: &LoadReport) -> String {
 }
 
 /// Formats the counts of lost, duplicate and reordered datagrams in a line.
-pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
+pub fn datagrams(report: &DatagramResult, planned: u64) -> String {
     let dropped = match report.dropped {
         Some(dropped @ 1..) => format!(" ({dropped} dropped by the client's own sockets in the whole trial)"),
         _ => String::new(),
     };
-    let DatagramReport { ports, lost, duplicates, reordered, .. } = report;
+    let DatagramResult { ports, lost, duplicates, reordered, .. } = report;
     format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
 }
 
 /// Formats the requests that were answered in time, and the retries, in a line.
-pub fn goodput(goodput: &GoodputReport, report: &LoadReport) -> String {
-    let GoodputReport { timeout_ns, timeouts, retries, .. } = goodput;
+pub fn goodput(goodput: &GoodputResult, report: &LoadResult) -> String {
+    let GoodputResult { timeout_ns, timeouts, retries, .. } = goodput;
     format!(
         "{} of {} requests answered within {}; in the whole trial, {timeouts} attempts timed out, and {retries} were retries",
         report.completed,
@@ -47,8 +47,8 @@ pub fn goodput(goodput: &GoodputReport, report: &LoadReport) -> String {
 }
 
 /// Formats the bandwidth and the fairness of streams in a line.
-pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport) -> String {
-    let StreamReport { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
+pub fn stream(stream: &StreamResult, closed: &ClosedResult, report: &LoadResult) -> String {
+    let StreamResult { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
     let per_s = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
     let bandwidth = format::bandwidth(stream.bytes_per_s(report.window_ns));
     format!(
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_requests_of_the_whole_trial() {
-        let mut report = LoadReport { trial_requests: 1_500, ..testkit::load_report() };
+        let mut report = LoadResult { trial_requests: 1_500, ..testkit::load_result() };
         assert_eq!(errors(&report), "0 errors");
         report.errors.wrong = 1_200;
         assert_eq!(errors(&report), "1200 errors among the 1500 requests of the whole trial");
-        report.stream = Some(load::report::StreamReport::default());
+        report.stream = Some(load::result::StreamResult::default());
         assert_eq!(errors(&report), "1200 errors in the whole trial");
     }
 }
