@@ -213,7 +213,7 @@ fn claims_ignore_trials_with_other_read_budgets() {
     };
     assert!(findings(&run) > 0);
     for trial in trials_mut(&mut run) {
-        let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
+        let harness::spec::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
         serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
     }
     assert_eq!(findings(&run), 0);

@@ -41,7 +41,7 @@ mod sync;
 mod token;
 
 pub use architecture::Architecture;
-pub use config::{ServeConfig, ServerSpec};
+pub use config::ServeConfig;
 pub use external::config::{ConfigFile, ExternalConfig};
 #[cfg(target_os = "linux")]
 pub use external::process_tag::ProcessTag;

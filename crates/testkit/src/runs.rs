@@ -8,6 +8,7 @@ use harness::record::{
     Verdict, VerdictKind, Workload,
 };
 use harness::spec::Experiment;
+use harness::spec::ServerSpec;
 use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
@@ -16,7 +17,7 @@ use load::result::{
     StreamResult,
 };
 use server::metrics::counters::Totals;
-use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
+use server::{Moved, ServeConfig, ServerCounters};
 use stats::Histogram;
 use wire::ServiceSpec;
 

@@ -209,7 +209,7 @@ fn reports_are_collected_after_all_clients_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let mut trial = trial();
-    if let server::ServerSpec::Ours(serve) = &mut trial.serve {
+    if let harness::spec::ServerSpec::Ours(serve) = &mut trial.serve {
         // Give the server a CPU that no client uses: the usage of shared CPUs is reported as unknown.
         serve.cpus = vec![usize::MAX];
     }

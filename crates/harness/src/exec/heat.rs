@@ -12,7 +12,9 @@ use load::config::Schedule;
 use load::result::interleaved::{joined, rounds_with_pauses};
 use load::result::merge::Account;
 use load::result::{LoadResult, PARTS, SliceResult};
-use server::ServerSpec;
+use netns::Testbed;
+use process::folder::PrivateFolder;
+use process::stop::{POLL_INTERVAL, Stop};
 
 use super::event::RunEvent;
 use super::idle::IdleHolders;
@@ -27,10 +29,8 @@ use super::warm_up::{self, Warmth};
 use crate::clients::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
 use crate::record::{LoadOrder, Trial, WarmUp, requests_answered};
+use crate::spec::ServerSpec;
 use crate::spec::transport::Transport;
-use netns::Testbed;
-use process::folder::PrivateFolder;
-use process::stop::{POLL_INTERVAL, Stop};
 
 /// The time for a server to read its counters. Each connection adds time, because it may have its own process (20 to 40 µs
 /// measured).

@@ -1,10 +1,11 @@
 //! The external servers that a search keeps from one probe to the next: each probe would otherwise begin with a cold server.
 
-use server::{ServerSpec, Snapshot};
+use process::folder::PrivateFolder;
+use server::Snapshot;
 
 use super::server::{Listening, RunningServer};
 use crate::record::WarmUp;
-use process::folder::PrivateFolder;
+use crate::spec::ServerSpec;
 
 /// A server that has started, with everything that lasts as long.
 pub(super) struct StartedServer {

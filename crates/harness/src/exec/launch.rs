@@ -5,14 +5,14 @@ use std::process::Command;
 
 use load::LoadConfig;
 use load::tools::idle::IdleEvent;
-use server::ServerSpec;
-use server::control::ServerEvent;
-
-use crate::record::Trial;
-use crate::spec::network::Network;
 use netns::{Testbed, TestbedHost};
 use process::child::{Child, Process};
 use process::stop::Stop;
+use server::control::ServerEvent;
+
+use crate::record::Trial;
+use crate::spec::ServerSpec;
+use crate::spec::network::Network;
 
 /// Starts the processes of a trial except the clients, which a [`crate::clients::Fleet`] starts.
 pub trait Launch {

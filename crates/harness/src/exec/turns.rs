@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use load::config::Slices;
+use process::stop::POLL_INTERVAL;
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
-use server::ServerSpec;
 use server::external::procfs_stats::{CpuClocks, Root};
 use server::metrics::PriorityBoost;
 
 use super::marks::TurnFigures;
 use crate::clients::instant_of;
-use process::stop::POLL_INTERVAL;
+use crate::spec::ServerSpec;
 
 /// The most processes of a server whose CPU times are read twice in each slice. A reading takes half a microsecond for each.
 const PROCESSES_MAX: usize = 32;

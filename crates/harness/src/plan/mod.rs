@@ -21,23 +21,24 @@ use std::path::PathBuf;
 
 use load::LoadConfig;
 use load::config::{HttpTraffic, Pacing};
+use netns::addresses;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use server::{Accept, BusyPoll, ExternalConfig, ServeConfig, ServerSpec};
+use server::{Accept, BusyPoll, ExternalConfig, ServeConfig};
 use wire::ServiceSpec;
 
 use crate::host::{Host, idle_cpus, placement};
 use crate::record::{FleetFacts, Trial, Workload};
+use crate::spec::ServerSpec;
 use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
-use netns::addresses;
 use servers::ServerFacts;
 
 /// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use load::config::{HttpTarget, LoadConfig, TlsConfig};
 use server::external::target::cpus_of;
 use server::spec::tls::SERVER_NAME;
-use server::{ConfigFile, ServerSpec, TargetConfig};
+use server::{ConfigFile, TargetConfig};
 use wire::{Address, ServiceSpec};
 
 use crate::files;
 use crate::record::Trial;
+use crate::spec::ServerSpec;
 use crate::spec::{Candidate, Experiment, Target};
 
 /// The facts about the servers of an experiment, by name.

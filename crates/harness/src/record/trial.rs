@@ -7,10 +7,11 @@ use load::config::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
+use server::{Accept, ExternalConfig, Options, Work};
 use wire::ServiceSpec;
 
 use crate::spec::Candidate;
+use crate::spec::ServerSpec;
 use crate::spec::busy_poll::BusyPolling;
 use crate::spec::controllers;
 use crate::spec::network::Network;

@@ -10,6 +10,7 @@ use std::{io, iter, thread};
 use anyhow::{Context, anyhow, bail};
 use harness::host::placement;
 use harness::plan::stage_cpus;
+use harness::spec::ServerSpec;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
 use harness::spec::{self, Kv, Service};
@@ -22,8 +23,7 @@ use server::external::procfs_stats::{ProcfsStats, Root};
 #[cfg(target_os = "linux")]
 use server::metrics::counters::Totals;
 use server::{
-    Architecture, CertificateFiles, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig,
-    Tls,
+    Architecture, CertificateFiles, Limits, ServeConfig, Server, ServerCounters, Snapshot, TargetConfig, Tls,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -233,7 +233,8 @@ fn row(trial: &Trial, record: Option<&TrialRecord>) -> CsvRow {
 
 #[cfg(test)]
 mod tests {
-    use server::{BusyPoll, DatagramOptions, ServerSpec, ServiceSpec};
+    use harness::spec::ServerSpec;
+    use server::{BusyPoll, DatagramOptions, ServiceSpec};
 
     use super::*;
 

@@ -35,7 +35,8 @@ pub(super) fn price(row: &Row, rows: &[Row]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use server::{BusyPoll, ServerSpec};
+    use harness::spec::ServerSpec;
+    use server::BusyPoll;
 
     use crate::analysis::Summary;
     use crate::text::cost;

@@ -184,7 +184,8 @@ fn phases(phases: &Phases) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::{ServerSpec, TargetConfig};
+    use harness::spec::ServerSpec;
+    use server::TargetConfig;
 
     use super::*;
     use crate::analysis::run_diff::ChangeKind;

@@ -1,12 +1,12 @@
 use std::path::Path;
 
 use load::config::Slices;
-use server::ServerSpec;
 
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
 use crate::record::{LatencyLimit, Run, SearchGoal, Strategy, Varied, VerdictKind};
+use crate::spec::ServerSpec;
 use crate::spec::interleave::Interleave;
 use crate::spec::presets;
 use crate::{plan, store};

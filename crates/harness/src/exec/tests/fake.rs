@@ -14,19 +14,20 @@ use load::result::merge::Account;
 use load::result::{LoadResult, PARTS};
 use load::time::clock::monotonic_ns;
 use load::tools::idle::{IdleEvent, IdleResult};
+use netns::{Testbed, TestbedHost};
+use process::child::Process;
+use process::stop::Stop;
+use server::Snapshot;
 use server::control::ServerEvent;
-use server::{ServerSpec, Snapshot};
 
 use super::launch::Launch;
 use crate::clients::{self, Draft, Fleet, Gathered, WaitHook};
 use crate::host::Host;
 use crate::record::LoadOrder;
 use crate::record::Trial;
+use crate::spec::ServerSpec;
 use crate::spec::network::Network;
 use crate::{judge, samples};
-use netns::{Testbed, TestbedHost};
-use process::child::Process;
-use process::stop::Stop;
 
 /// Trials of one architecture, which take 20 ms and have no CPU placement.
 pub(super) fn trials(count: u32) -> Vec<Trial> {

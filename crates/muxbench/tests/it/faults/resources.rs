@@ -153,7 +153,7 @@ fn lost_cpu_ends_run_and_records_no_trial() {
         let mut header = header(trials("epoll", "tcp", QUICK, 2));
         for trial in &mut header.trials {
             match (&mut trial.serve, side) {
-                (server::ServerSpec::Ours(serve), "server") => serve.cpus = vec![4_000],
+                (harness::spec::ServerSpec::Ours(serve), "server") => serve.cpus = vec![4_000],
                 _ => trial.load.cpus = vec![4_000],
             }
         }

@@ -2,10 +2,11 @@
 
 use harness::record::{Run, Trial, VerdictKind};
 use harness::spec::Candidate;
+use harness::spec::ServerSpec;
 use harness::spec::candidate::UNNAMED_TARGET;
 use load::config::Slices;
 use load::result::LateSends;
-use server::{ServerSpec, TargetConfig};
+use server::TargetConfig;
 
 use super::*;
 use crate::analysis::GateReport;

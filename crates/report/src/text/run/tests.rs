@@ -40,7 +40,7 @@ fn rows_with_another_accept_strategy_are_labelled() {
             _ => continue,
         };
         for trial in [&mut record.trial, trial] {
-            let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
+            let harness::spec::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
             (serve.architecture, serve.accept) = (pool, accept);
             trial.architecture = pool.into();
         }
@@ -58,7 +58,7 @@ fn rows_with_another_read_budget_are_labelled() {
             continue;
         }
         for trial in [&mut record.trial, trial] {
-            let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
+            let harness::spec::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
             serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
         }
     }
