@@ -5,8 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::launcher::Membership;
 use harness::spec::transport::Transport;
+
+use super::launcher::Membership;
 
 /// The interval at which names are resolved again.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);

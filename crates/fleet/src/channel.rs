@@ -153,9 +153,10 @@ fn lost(error: &io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use testkit::pair;
+
     use super::*;
     use crate::secret::{Secret, Transcript};
-    use testkit::pair;
 
     impl Channel {
         /// The next message; `None` after `deadline`.

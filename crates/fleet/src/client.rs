@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use harness::clients::WaitHook;
+use harness::samples;
 use load::config::LoadConfig;
 use load::time::schedule;
 use load::{Event, LoadResult};
-
-use harness::clients::WaitHook;
-use harness::samples;
 
 pub(super) const SINGLE: &str = "the client";
 /// The time to summarise a request and to write its sample, in nanoseconds, with a margin for slow hosts.

@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use harness::deadline_stream::DeadlineStream;
 
 use super::channel::Session;
 use super::launcher::Membership;
 use super::message::{self, HandshakeMessage, Hello};
 use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{identity, round_trip};
-use harness::deadline_stream::DeadlineStream;
 
 /// The version of the messages. Increase it when they change.
 const PROTOCOL: u32 = 1;
@@ -103,10 +103,11 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
+    use testkit::pair;
+
     use super::super::secret::{Nonce, Secret};
     use super::super::workers::tests::{LONG, membership};
     use super::*;
-    use testkit::pair;
 
     fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

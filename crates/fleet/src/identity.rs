@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use harness::host;
+
 use super::message::Hello;
 use super::secret::Nonce;
-use harness::host;
 
 pub(super) fn hello(rank: u32, ranks: u32, nonce: Nonce) -> Hello {
     let (cpus, cpus_of_host) = usable_cpus();

@@ -1,9 +1,10 @@
 //! Reads the number of this worker and the address of the first worker from the environment that a launcher sets. The launcher
 //! places, starts, watches and ends the workers.
 
-use super::secret::Secret;
 use harness::spec::transport::Transport;
 use process::secrets::{OPEN_MPI_KEY, SECRET};
+
+use super::secret::Secret;
 
 const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be guessed";
 /// Ports below the ephemeral ports. A job's number selects one of them.

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
+use harness::record::LoadOrder;
 use load::Event;
 use load::config::LoadConfig;
 use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
+use netns::TestbedHost;
+use process::child::{Child, Process};
 
 use super::assign_cpus;
 use super::client::{
     ClientLink, ClientMessage, SINGLE, Timeouts, await_ready, await_report, ready_timeout, report_deadline,
 };
-use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
-use harness::record::LoadOrder;
-use netns::TestbedHost;
-use process::child::{Child, Process};
 
 /// The time from the `begin` message to the start, in nanoseconds: a constant part, and a part for each client.
 const LEAD_NS: u64 = 5_000_000;

@@ -78,8 +78,9 @@ fn source_of(peer: IpAddr) -> IpAddr {
 mod tests {
     use std::io::Read;
 
-    use super::*;
     use testkit::pair;
+
+    use super::*;
 
     fn handshakes() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
         let begin = |handshakes: &mut PendingHandshakes, peer: &str| {

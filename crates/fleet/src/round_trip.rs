@@ -48,8 +48,9 @@ fn round_trip(_stream: &TcpStream) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use testkit::pair;
+
+    use super::*;
 
     #[test]
     fn handshake_over_a_slow_network_may_take_longer() {

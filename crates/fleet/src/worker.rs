@@ -12,8 +12,13 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use harness::clients::instant_of;
+use harness::host::Reading;
+use harness::record::LoadOrder;
+use harness::samples::Unwritten;
 use load::time::clock::monotonic_ns;
 use load::{Event, LoadConfig, LoadResult};
+use process::child::{Child, Process, ProcessHandle};
 use rustix::io::FdFlags;
 
 use super::addresses::{Addresses, slurm_address};
@@ -22,11 +27,6 @@ use super::client::{SINGLE, Timeouts, await_ready, await_report, ready_timeout, 
 use super::launcher::Membership;
 use super::message::Message;
 use super::{handshake, identity, local};
-use harness::clients::instant_of;
-use harness::host::Reading;
-use harness::record::LoadOrder;
-use harness::samples::Unwritten;
-use process::child::{Child, Process, ProcessHandle};
 
 /// The pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);
@@ -309,8 +309,9 @@ impl<'a> CpuUsage<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use harness::host;
+
+    use super::*;
 
     #[test]
     fn cpu_usage_is_read_around_the_window_or_not_at_all() {

@@ -1,9 +1,10 @@
 //! Chooses how to emulate a network's delay, loss and bandwidth (netem, TBF, nftables or the relay), and writes the tc(8) and
 //! nft(8) commands.
 
+use wire::units::Bandwidth;
+
 use crate::network::Network;
 use crate::record::{Applied, Links, Means};
-use wire::units::Bandwidth;
 
 /// The length of a full packet with its Ethernet header, in bytes.
 const PACKET_BYTES: u64 = 1_514;
@@ -174,8 +175,9 @@ pub fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wire::units::{Loss, Time};
+
+    use super::*;
 
     fn all() -> HostCapabilities {
         HostCapabilities { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }

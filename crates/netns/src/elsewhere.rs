@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::bail;
 use load::LoadConfig;
+use process::stop::Stop;
 
 use crate::network::Network;
 use crate::record::{Applied, NetworkRecord, RelayCounts};
-use process::stop::Stop;
 
 /// Defines methods of a type without values.
 macro_rules! unreachable_methods {

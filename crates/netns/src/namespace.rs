@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags};
-
 use process::secrets::remove_secrets;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 /// A network namespace. The kernel removes it when this value, its clones, and all its processes and sockets are gone.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use std::os::fd::AsRawFd;
 
 use anyhow::Context;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use wire::units::Time;
 
 use super::interface::DEVICE;
 use super::namespace::Namespace;
 use super::netdev::{Netdev, Suspension};
-use wire::units::Time;
 
 /// linux/ethtool.h
 const ETHTOOL_STSO: u32 = 0x1f;
@@ -89,10 +89,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
+    use process::stop::Stop;
+
     use super::*;
     use crate::Testbed;
     use crate::network::Network;
-    use process::stop::Stop;
 
     fn suspensions(server: &Namespace) -> Vec<Suspension> {
         server.within(|| Netdev::open().unwrap().suspensions(&interface_index().unwrap()).unwrap()).unwrap()

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use wire::units::{Bandwidth, Loss, Size, Time};
 
 /// The maximum number of client hosts. Each host has a block of addresses.

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use process::stop::{POLL_INTERVAL, Stop};
+use wire::units::Bandwidth;
 
 use super::addresses::address;
 use super::conditions::burst_bytes;
@@ -16,8 +18,6 @@ use super::host::TestbedHost;
 use super::interface;
 use crate::network::Network;
 use crate::record::Measured;
-use process::stop::{POLL_INTERVAL, Stop};
-use wire::units::Bandwidth;
 
 /// The lowest number of datagrams to send to measure round trips, and the shortest interval between two of them.
 const ROUND_TRIPS: u32 = 200;
@@ -362,8 +362,9 @@ fn sleep_until(when: Instant) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wire::units::Time;
+
+    use super::*;
 
     #[test]
     fn abort_does_not_wait_for_datagrams() {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use load::LoadConfig;
+use process::folder::PrivateFolder;
+use process::stop::{POLL_INTERVAL, Stop};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +18,6 @@ use super::addresses;
 use super::testbed::Testbed;
 use crate::network::Network;
 use crate::record::{Applied, NetworkRecord, RelayCounts};
-use process::folder::PrivateFolder;
-use process::stop::{POLL_INTERVAL, Stop};
 
 /// The environment variable with the path of the socket.
 pub const SOCKET: &str = "MUXBENCH_LAB";

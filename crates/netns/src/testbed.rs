@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
 use load::tools::relay::Conditions;
+use process::child::{Child, Process};
+use process::stop::Stop;
 use rustix::process::{Pid, Signal};
 
 use super::addresses;
@@ -23,8 +25,6 @@ use super::probe;
 use super::relay::{RelayConfig, RelayEvent};
 use crate::network::Network;
 use crate::record::{Applied, Links, Means, NetworkRecord, RelayCounts};
-use process::child::{Child, Process};
-use process::stop::Stop;
 
 /// The timeout for the relay to start or to answer.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);

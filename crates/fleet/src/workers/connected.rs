@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use harness::clients::{Draft, WaitHook};
+use harness::{files, samples};
 use load::Event;
 use load::config::LoadConfig;
 use load::time::clock::monotonic_ns;
@@ -13,8 +15,6 @@ use super::super::channel::Channel;
 use super::super::client::{ClientLink, ClientMessage};
 use super::super::message::{Hello, Message};
 use super::clocks::ClockSample;
-use harness::clients::{Draft, WaitHook};
-use harness::{files, samples};
 
 /// The limit of a samples file, in bytes: an amount for each planned request, and a constant.
 const BYTES_PER_SAMPLE: u64 = 128;

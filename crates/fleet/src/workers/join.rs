@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use harness::deadline_stream::DeadlineStream;
 
 use super::super::channel::{Channel, Session};
 use super::super::client::Timeouts;
@@ -17,7 +18,6 @@ use super::super::message::HandshakeMessage;
 use super::super::pending::PendingHandshakes;
 use super::super::secret::Side;
 use super::connected::ConnectedWorker;
-use harness::deadline_stream::DeadlineStream;
 
 /// The interval of checks for new connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

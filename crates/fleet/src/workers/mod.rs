@@ -13,9 +13,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
+use harness::record::{FleetFacts, LoadOrder, clock_error_max_ns};
+use harness::spec::units::Time;
 use load::config::LoadConfig;
 use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
+use netns::surrounding::Surrounding;
 use wire::Address;
 
 use super::client::{
@@ -27,10 +31,6 @@ use super::{assign_cpus, identity};
 use clocks::{ClockSample, PINGS};
 use connected::{Assignment, ConnectedWorker};
 use cpu_limits::CpuLimit;
-use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
-use harness::record::{FleetFacts, LoadOrder, clock_error_max_ns};
-use harness::spec::units::Time;
-use netns::surrounding::Surrounding;
 
 /// The time after which no further clock comparison of a trial starts.
 const PINGS_MAX: Duration = Duration::from_secs(1);

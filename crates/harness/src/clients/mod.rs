@@ -11,11 +11,11 @@ use anyhow::bail;
 use load::result::merge::{self, Account};
 use load::time::clock::monotonic_ns;
 use load::{Event, LoadResult};
+use netns::TestbedHost;
+use netns::surrounding::Surrounding;
 
 use crate::record::LoadOrder;
 use crate::samples;
-use netns::TestbedHost;
-use netns::surrounding::Surrounding;
 
 /// A callback, called at the start of a wait, for each event of a client, and when a call is due. It returns the time at which
 /// the next call is due. An error ends the wait.

@@ -7,12 +7,12 @@ use anyhow::{Context, bail};
 use load::LoadConfig;
 use load::config::{Popularity, Timestamps};
 use load::tools::idle::{IdleEvent, IdleResult};
-use rustix::process::{Resource, getrlimit};
-
-use super::launch::Launch;
 use netns::TestbedHost;
 use process::child::Process;
 use process::stop::Stop;
+use rustix::process::{Resource, getrlimit};
+
+use super::launch::Launch;
 
 /// The number of descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 64;

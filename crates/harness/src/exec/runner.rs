@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use netns::Testbed;
+use process::stop::Stop;
 
 use super::event::{RunEnd, RunEvent};
 use super::heat::{Contestant, HeatRun};
@@ -16,8 +18,6 @@ use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::samples::Unwritten;
 use crate::store::Store;
 use crate::strategy;
-use netns::Testbed;
-use process::stop::Stop;
 
 /// The means to start processes and to stop a run.
 pub struct Options<'a> {

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
+use process::child::Process;
+use process::stop::Stop;
 use server::control::ServerEvent;
 use server::spec::model::PerConnection;
 use server::{Moved, Snapshot};
@@ -13,8 +15,6 @@ use crate::host::monitors;
 use crate::host::ticks::Reading;
 use crate::record::Trial;
 use crate::samples::Unwritten;
-use process::child::Process;
-use process::stop::Stop;
 
 /// The timeout for a server to start or to answer. It may have to read the counters of ten thousand processes.
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -138,9 +138,10 @@ impl RunningServer {
 mod tests {
     use std::process::Command;
 
+    use process::child::Child;
+
     use super::*;
     use crate::exec::fake;
-    use process::child::Child;
 
     fn shell(script: &str, stop: &Stop) -> RunningServer {
         let mut command = Command::new("sh");

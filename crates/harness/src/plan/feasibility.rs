@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
 
+use netns::addresses;
+use netns::conditions::{self, HostCapabilities};
 use server::spec::model::PerConnection;
 use server::{Accept, BusyPoll, Controllers, ServeConfig};
 
@@ -14,8 +16,6 @@ use crate::record::network::{Applied, Links};
 use crate::record::{FleetFacts, Trial};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
-use netns::addresses;
-use netns::conditions::{self, HostCapabilities};
 
 /// Cached answers of the kernel. Each answer needs an attempt, which takes descriptors and memory.
 #[derive(Default)]

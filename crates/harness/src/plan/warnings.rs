@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use load::LoadConfig;
 use load::config::TlsConfig;
+use netns::conditions;
 use server::spec::mechanism::Spins;
 use server::{Accept, Architecture, TargetConfig};
 use wire::ServiceSpec;
@@ -14,7 +15,6 @@ use crate::record::network::{Applied, Links};
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
 use crate::spec::{Experiment, Service};
-use netns::conditions;
 
 const REMEDY: &str = "give each its own CPUs (placement.server and placement.client, --server-cpus and --client-cpus)";
 
