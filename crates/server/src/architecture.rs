@@ -15,8 +15,8 @@ use crate::spec::controllers::Controllers;
 use crate::spec::datagrams::DatagramOptions;
 use crate::spec::mechanism::{BusyPolls, DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, THREADS_MAX, Threads};
+use crate::spec::options::Stall;
 use crate::spec::read_budget::ReadBudget;
-use crate::spec::stall::Stall;
 
 /// A name for several architectures.
 #[derive(Debug)]

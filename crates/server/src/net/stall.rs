@@ -9,7 +9,7 @@ use super::payload::Message;
 use super::queue::Mailbox;
 use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Counters;
-use crate::spec::stall::Stall;
+use crate::spec::options::Stall;
 
 /// The longest sleep before a stalled thread checks whether the server stops.
 const SLICE: Duration = Duration::from_millis(10);

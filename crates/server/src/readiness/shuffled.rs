@@ -1,12 +1,11 @@
 //! A mechanism whose ready descriptors are served in random order, as by welsh2001's SelectSource. A table's order would favour
-//! the connections at its start.
+//! the connections at its start. The table is the server's, as for select(2) and poll(2), so only waits make system calls.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::{Interest, Readiness, Ready, Trigger};
-use crate::metrics::workers::Counters;
 use crate::random;
 use crate::token::Token;
 
@@ -16,18 +15,7 @@ pub(crate) struct Shuffled<M> {
 
 impl<M: Readiness> Readiness for Shuffled<M> {
     const TRIGGER: Trigger = M::TRIGGER;
-    const REPORTS_ALL: bool = M::REPORTS_ALL;
     const SCANS: bool = M::SCANS;
-    const ADD_SYSCALLS: u64 = M::ADD_SYSCALLS;
-    const MODIFY_SYSCALLS: u64 = M::MODIFY_SYSCALLS;
-    const REMOVE_SYSCALLS: u64 = M::REMOVE_SYSCALLS;
-    const UNWATCH_SYSCALLS: u64 = M::UNWATCH_SYSCALLS;
-    const WAKES_EXCLUSIVELY: bool = M::WAKES_EXCLUSIVELY;
-    const NEEDS: &str = M::NEEDS;
-
-    fn can_run() -> Result<(), String> {
-        M::can_run()
-    }
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self { mechanism: M::new(descriptors_max)? })
@@ -35,10 +23,6 @@ impl<M: Readiness> Readiness for Shuffled<M> {
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         self.mechanism.add(descriptor, token, interest)
-    }
-
-    fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
-        self.mechanism.add_exclusively(listener, token)
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
@@ -49,18 +33,10 @@ impl<M: Readiness> Readiness for Shuffled<M> {
         self.mechanism.remove(descriptor)
     }
 
-    fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
-        self.mechanism.unwatch(descriptor)
-    }
-
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         self.mechanism.wait(ready, timeout)?;
         shuffle(ready);
         Ok(())
-    }
-
-    fn count_irregular(&mut self, counters: &Counters) {
-        self.mechanism.count_irregular(counters);
     }
 }
 

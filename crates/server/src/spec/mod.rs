@@ -8,5 +8,4 @@ pub mod mechanism;
 pub mod model;
 pub mod options;
 pub mod read_budget;
-pub mod stall;
 pub mod tls;

@@ -39,56 +39,27 @@ pub(crate) struct MinWait {
     pub time_us: u32,
 }
 
-pub(crate) struct Multishot;
-impl Features for Multishot {}
-
-pub(crate) struct Interrupting;
-impl Features for Interrupting {
-    const TASK_WORK: TaskWork = TaskWork::Interrupting;
+/// Makes a type for each row, with the features in which it differs.
+macro_rules! rings {
+    ($($ring:ident { $($features:tt)* })*) => {
+        $(pub(crate) struct $ring;
+        impl Features for $ring { $($features)* })*
+    };
 }
 
-pub(crate) struct Cooperative;
-impl Features for Cooperative {
-    const TASK_WORK: TaskWork = TaskWork::Cooperative;
-}
-
-pub(crate) struct Sqpoll;
-impl Features for Sqpoll {
-    const SQPOLL: bool = true;
-}
-
-pub(crate) struct Oneshot;
-impl Features for Oneshot {
-    const MULTISHOT: bool = false;
-}
-
-pub(crate) struct Bundles;
-impl Features for Bundles {
-    const BUNDLES: bool = true;
-    const NEEDS: &str = "Linux 6.10";
-}
-
-pub(crate) struct MinimumWait;
-impl Features for MinimumWait {
-    /// Half of what the loop accepts in a turn, and the time of a few requests: enough to save most waits under load.
-    const MIN_WAIT: Option<MinWait> = Some(MinWait { completions: 16, time_us: 50 });
-    const NEEDS: &str = "Linux 6.12";
-}
-
-pub(crate) struct RegisteredFiles;
-impl Features for RegisteredFiles {
-    const FILES: bool = true;
-}
-
-pub(crate) struct ZeroCopy;
-impl Features for ZeroCopy {
-    const ZERO_COPY: bool = true;
-    const NEEDS: &str = "Linux 6.1";
-}
-
-pub(crate) struct RegisteredBuffers;
-impl Features for RegisteredBuffers {
-    const ZERO_COPY: bool = true;
-    const SEND_BUFFERS: bool = true;
-    const NEEDS: &str = "Linux 6.1";
+rings! {
+    Multishot {}
+    Interrupting { const TASK_WORK: TaskWork = TaskWork::Interrupting; }
+    Cooperative { const TASK_WORK: TaskWork = TaskWork::Cooperative; }
+    Sqpoll { const SQPOLL: bool = true; }
+    Oneshot { const MULTISHOT: bool = false; }
+    Bundles { const BUNDLES: bool = true; const NEEDS: &str = "Linux 6.10"; }
+    MinimumWait {
+        /// Half of what the loop accepts in a turn, and the time of a few requests: enough to save most waits under load.
+        const MIN_WAIT: Option<MinWait> = Some(MinWait { completions: 16, time_us: 50 });
+        const NEEDS: &str = "Linux 6.12";
+    }
+    RegisteredFiles { const FILES: bool = true; }
+    ZeroCopy { const ZERO_COPY: bool = true; const NEEDS: &str = "Linux 6.1"; }
+    RegisteredBuffers { const ZERO_COPY: bool = true; const SEND_BUFFERS: bool = true; const NEEDS: &str = "Linux 6.1"; }
 }
