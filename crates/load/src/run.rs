@@ -9,7 +9,7 @@ use crate::error::LoadError;
 use crate::io::{connect, platform, prepare, source_ports, stamps};
 use crate::loops::{churn, closed, datagram, open, stream};
 use crate::protocol::{ClientProtocol, with_protocol};
-use crate::record::handshakes::Handshakes;
+use crate::record::counts::Handshakes;
 use crate::socket::Socket;
 use crate::time::clock::Clock;
 

@@ -22,6 +22,7 @@ use crate::record::recorder::{Recorder, Recording, Times, Transaction};
 use crate::record::summary::Trial;
 use crate::result::{Class, LoadResult, PARTS, StreamResult};
 use crate::socket::Socket;
+use crate::socket::tls::Awaits::{Readable, Writable};
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
@@ -284,8 +285,8 @@ impl<'a> Worker<'a> {
         }
         connection.awaits_room = room;
         let io = self.sockets[at].as_fd();
-        let done = if room { self.poller.watch_writable(io, at) } else { self.poller.watch_readable(io, at) };
-        if let Err(error) = done {
+        let (watched, awaits) = if room { (Readable, Writable) } else { (Writable, Readable) };
+        if let Err(error) = self.poller.watch(io, at, watched, awaits) {
             self.end(at, error.into());
         }
     }

@@ -1,8 +1,7 @@
 //! Memory for the requests of a trial, and their summary afterwards.
 
-pub mod handshakes;
+pub mod counts;
 pub mod progress;
 pub mod recorder;
 pub mod request;
-pub mod statuses;
 pub mod summary;

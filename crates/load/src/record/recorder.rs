@@ -7,8 +7,8 @@ use stats::Histogram;
 
 use crate::config::LoadConfig;
 use crate::error::LoadError;
+use crate::record::counts::Statuses;
 use crate::record::progress::Progress;
-use crate::record::statuses::Statuses;
 use crate::result::{Class, Errors, PARTS};
 use crate::time::clock::{Clock, kernel_ns};
 

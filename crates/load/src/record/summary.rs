@@ -5,9 +5,9 @@ use std::ops::Range;
 use stats::Histogram;
 
 use crate::config::{LoadConfig, Pacing, Roles, active_count};
+use crate::record::counts::Statuses;
 use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_ns};
 use crate::record::request::{Link, REJECTED, Record, Stamp};
-use crate::record::statuses::Statuses;
 use crate::result::samples::{
     KernelFacts, fit, goodput, late, measured, planned_by_part, response_ns, send_delay_ns, service_ns, went_back,
 };

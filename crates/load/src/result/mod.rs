@@ -1,14 +1,12 @@
 //! The client's results of a trial, as plain data.
 
 mod errors;
-pub mod goodput;
 mod http;
 pub mod interleaved;
 mod late;
 mod measured;
 pub mod merge;
 pub mod samples;
-mod tls;
 
 use std::ops::Range;
 
@@ -19,13 +17,11 @@ use stats::{Distribution, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
-pub use goodput::{GoodputBin, GoodputResult};
 pub use http::HttpResult;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
-pub use measured::{Measured, PARTS};
+pub use measured::{GoodputBin, GoodputResult, Measured, PARTS, TlsResult};
 pub use samples::Sample;
-pub use tls::TlsResult;
 
 /// The client's report of one trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -4,25 +4,22 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+pub use rustix::event::epoll::Event;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
+
+use super::Events;
+use crate::socket::tls::Awaits;
 
 pub type Flags = EventFlags;
 
 pub struct Poller(OwnedFd);
 
-pub struct Events(Vec<Event>);
-
-impl Events {
-    pub fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
-    }
-
-    #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
-        self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
-    }
+/// Returns the number of an event's socket, and the flags.
+#[inline]
+pub(super) fn parts(event: &Event) -> (usize, Flags) {
+    (event.data.u64() as usize, event.flags)
 }
 
 impl Poller {
@@ -30,20 +27,16 @@ impl Poller {
         epoll::create(CreateFlags::CLOEXEC).map(Self)
     }
 
-    pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
-    }
-
-    pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
-    }
-
-    pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
-    }
-
-    pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
+    /// Changes the event of the socket `number` that the poller waits for, from `watched` to `awaits`.
+    #[inline]
+    pub fn watch(&self, io: BorrowedFd<'_>, number: usize, watched: Awaits, awaits: Awaits) -> io::Result<()> {
+        let flags = if awaits == Awaits::Writable { EventFlags::OUT } else { EventFlags::IN };
+        let data = EventData::new_u64(number as u64);
+        match watched {
+            _ if awaits == watched || awaits == Awaits::Nothing => Ok(()),
+            Awaits::Nothing => epoll::add(&self.0, io, data, flags),
+            Awaits::Readable | Awaits::Writable => epoll::modify(&self.0, io, data, flags),
+        }
     }
 
     /// Removes a socket that stays open.

@@ -5,25 +5,22 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-use rustix::event::kqueue::{Event, EventFilter, EventFlags, kevent_timespec, kqueue};
+pub use rustix::event::kqueue::Event;
+use rustix::event::kqueue::{EventFilter, EventFlags, kevent_timespec, kqueue};
 use rustix::io;
+
+use super::Events;
+use crate::socket::tls::Awaits;
 
 /// The readiness of a socket. kqueue(2) reports only that the socket is ready.
 pub type Flags = ();
 
 pub struct Poller(OwnedFd);
 
-pub struct Events(Vec<Event>);
-
-impl Events {
-    pub fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
-    }
-
-    #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
-        self.0.iter().map(|event| (event.udata() as usize, ()))
-    }
+/// Returns the number of an event's socket, and the flags.
+#[inline]
+pub(super) fn parts(event: &Event) -> (usize, Flags) {
+    (event.udata() as usize, ())
 }
 
 impl Poller {
@@ -33,22 +30,19 @@ impl Poller {
         Ok(Self(kqueue))
     }
 
-    pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
-    }
-
-    pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
-    }
-
-    pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
-        self.add(io, number)
-    }
-
-    pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
-        self.add_writable(io, number)
+    /// Changes the event of the socket `number` that the poller waits for, from `watched` to `awaits`.
+    pub fn watch(&self, io: BorrowedFd<'_>, number: usize, watched: Awaits, awaits: Awaits) -> io::Result<()> {
+        let filter = |event| match event {
+            Awaits::Writable => EventFilter::Write(io.as_raw_fd()),
+            Awaits::Readable | Awaits::Nothing => EventFilter::Read(io.as_raw_fd()),
+        };
+        if awaits == watched || awaits == Awaits::Nothing {
+            return Ok(());
+        }
+        if watched != Awaits::Nothing {
+            self.change(filter(watched), EventFlags::DELETE, 0)?;
+        }
+        self.change(filter(awaits), EventFlags::ADD, number)
     }
 
     /// Removes a socket that stays open.

@@ -12,21 +12,32 @@ mod epoll;
 mod kqueue;
 
 #[cfg(target_os = "linux")]
-pub use epoll::{Events, Flags, Poller};
+use epoll::{Event, parts};
+#[cfg(target_os = "linux")]
+pub use epoll::{Flags, Poller};
 #[cfg(not(target_os = "linux"))]
-pub use kqueue::{Events, Flags, Poller};
+use kqueue::{Event, parts};
+#[cfg(not(target_os = "linux"))]
+pub use kqueue::{Flags, Poller};
+
+/// The events of a wait.
+pub struct Events(Vec<Event>);
+
+impl Events {
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
+        self.0.iter().map(parts)
+    }
+}
 
 impl Poller {
-    /// Changes the event of the socket `number` that the poller waits for, from `watched` to `awaits`.
-    #[inline]
-    pub fn watch(&self, io: BorrowedFd<'_>, number: usize, watched: Awaits, awaits: Awaits) -> io::Result<()> {
-        match (watched, awaits) {
-            (Awaits::Nothing, Awaits::Writable) => self.add_writable(io, number),
-            (Awaits::Nothing, Awaits::Readable) => self.add(io, number),
-            (Awaits::Writable, Awaits::Readable) => self.watch_readable(io, number),
-            (Awaits::Readable, Awaits::Writable) => self.watch_writable(io, number),
-            _ => Ok(()),
-        }
+    /// Waits for bytes of the new socket `number`.
+    pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.watch(io, number, Awaits::Nothing, Awaits::Readable)
     }
 }
 
@@ -76,7 +87,7 @@ mod tests {
 
         // While the socket waits for room, unread bytes are not reported. Room is reported until it is used up.
         while (&own).write(&[0; 4096]).is_ok() {}
-        poller.watch_writable(own.as_fd(), 5).unwrap();
+        poller.watch(own.as_fd(), 5, Awaits::Readable, Awaits::Writable).unwrap();
         assert!(ready(&poller, &mut events).is_empty());
         peer.set_nonblocking(true).unwrap();
         while (&peer).read(&mut [0; 4096]).is_ok() {}
@@ -85,13 +96,13 @@ mod tests {
         }
 
         // The socket now waits for bytes again.
-        poller.watch_readable(own.as_fd(), 5).unwrap();
+        poller.watch(own.as_fd(), 5, Awaits::Writable, Awaits::Readable).unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
         (&own).read_exact(&mut [0]).unwrap();
         assert!(ready(&poller, &mut events).is_empty());
 
         // Removal ends the reports of a writable socket.
-        poller.watch_writable(own.as_fd(), 5).unwrap();
+        poller.watch(own.as_fd(), 5, Awaits::Readable, Awaits::Writable).unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
         poller.remove(own.as_fd());
         assert!(ready(&poller, &mut events).is_empty());

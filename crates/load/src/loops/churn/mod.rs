@@ -19,7 +19,7 @@ use crate::driver::{self, Connected, Listener, Outcome, busiest};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::protocol::ClientProtocol;
-use crate::record::handshakes::Handshakes;
+use crate::record::counts::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Transaction};
 use crate::record::summary::{Facts, Trial, transaction_samples};

@@ -14,7 +14,7 @@ use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
-use crate::record::handshakes::Handshakes;
+use crate::record::counts::Handshakes;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times, Transaction, reserve};
 use crate::result::Class;
