@@ -1,6 +1,7 @@
 //! Execution of other programs, and folders that they build.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,10 +10,15 @@ use anyhow::{Context, anyhow, bail, ensure};
 
 use crate::{read, root, write};
 
-/// Returns `cargo`, without the variables of this package. With them, build scripts that read them would run again, and their
-/// dependents would compile again.
+/// Returns `cargo`.
 pub fn cargo() -> Command {
-    let mut command = Command::new(env!("CARGO"));
+    clean(env!("CARGO"))
+}
+
+/// Returns a program without the variables of this package. With them, build scripts that read them would run again, and their
+/// dependents would compile again.
+pub fn clean(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             command.env_remove(name);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{bench, command, gallery, hostile, lighthouse, packages, picture, soak};
+use crate::{bench, command, gallery, lighthouse, packages, picture, soak};
 
 /// A task besides tests and checks.
 #[derive(Debug, clap::Subcommand)]
@@ -18,9 +18,6 @@ pub enum Tool {
     /// Builds static programs and their packages (archives, Debian, OCI image, Python wheels) in target/package
     Package,
     Soak(soak::Soak),
-    /// Runs hostile clients in a separate process, for benches and the soak
-    #[command(hide = true)]
-    Hostile,
     Bench(bench::Bench),
 }
 
@@ -36,7 +33,6 @@ impl Tool {
             Self::Cycles => print_cycles(),
             Self::Package => packages::build().map(|folder| print(&folder)),
             Self::Soak(soak) => soak::run(soak),
-            Self::Hostile => hostile::act(),
             Self::Bench(bench) => bench::run(bench),
         }
     }

@@ -27,8 +27,8 @@ const MEMORY_BYTES: u64 = 64 << 20;
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Costs {
-    /// Architectures besides epoll, with commas; `io_uring*` for all whose names begin so [default: all of `muxbench list` that run here]
-    #[arg(long, value_delimiter = ',', default_value = "*")]
+    /// Architectures besides epoll, with commas [default: all of `muxbench list` that run here]
+    #[arg(long, value_delimiter = ',')]
     arch: Vec<String>,
     /// Services, with commas [default: all]
     #[arg(long, value_delimiter = ',')]
@@ -74,7 +74,9 @@ fn values(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
 
 pub(super) fn run(args: &Costs) -> anyhow::Result<()> {
     let binary = muxbench()?;
-    let names = [vec![BASE.to_owned()], named(&args.arch, &all(&binary)?)].concat();
+    let mut names = if args.arch.is_empty() { all(&binary)? } else { args.arch.clone() };
+    names.retain(|name| name != BASE);
+    names.insert(0, BASE.into());
     // Only root may ask the kernel, which alone counts the writes of runtimes.
     let counting = if rustix::process::geteuid().is_root() { "--count-syscalls" } else { "" };
     for (service, flags, config) in CASES {
@@ -133,15 +135,6 @@ fn page_faults(process: u32) -> u64 {
     [vec![process], children(process)].concat().into_iter().filter_map(of).sum()
 }
 
-/// Returns the architectures that these patterns name, without [`BASE`].
-fn named(patterns: &[String], all: &[String]) -> Vec<String> {
-    let of = |pattern: &String| match pattern.strip_suffix('*') {
-        Some(start) => all.iter().filter(|name| name.starts_with(start)).cloned().collect(),
-        None => vec![pattern.clone()],
-    };
-    patterns.iter().flat_map(of).filter(|name| name != BASE).collect()
-}
-
 /// The names of all architectures that can run here.
 fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
     #[derive(Deserialize)]
@@ -157,13 +150,4 @@ fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
     let list: List = serde_json::from_str(&text).context("`muxbench list --json`")?;
     let here = list.architectures.into_iter().filter(|it| it.not_here.is_none());
     Ok(here.map(|it| it.name).collect())
-}
-
-#[cfg(test)]
-#[test]
-fn pattern_selects_all_names_that_begin_so() {
-    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let all = names(&["epoll", "epoll-et", "io_uring", "io_uring-zc"]);
-    assert_eq!(named(&names(&["io_uring*", "epoll", "x"]), &all), ["io_uring", "io_uring-zc", "x"]);
-    assert_eq!(named(&names(&["*"]), &all), ["epoll-et", "io_uring", "io_uring-zc"]);
 }

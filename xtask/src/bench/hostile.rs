@@ -1,7 +1,7 @@
 //! Effect of thousands of hostile clients on honest clients: the p99 of the honest clients' latency with and without them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -12,7 +12,7 @@ use wire::ServiceSpec;
 
 use super::loads::{CONNECTIONS, load_read, phases};
 use super::spread::{Bound, rounds};
-use crate::hostile::{HostileProcess, Order};
+use crate::hostile::Hostile;
 use crate::process::{CLIENT_CPU, SERVER_CPU, Server, cpu_ns, muxbench, wait_until};
 
 /// Number of hostile clients. A third reconnects repeatedly: at any time a ninth of all is disconnected, and 10 000 are connected.
@@ -32,7 +32,7 @@ const LIMIT: f64 = 3.0;
 
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Hostile {
+pub struct Options {
     /// Architectures, with commas
     #[arg(
         long,
@@ -49,14 +49,11 @@ pub struct Hostile {
     /// Honest requests a second
     #[arg(long, default_value_t = RATE_PER_S)]
     rate: f64,
-    /// A muxbench binary [default: a new release build]
-    #[arg(long, value_name = "FILE")]
-    pub binary: Option<PathBuf>,
 }
 
 /// Measures an honest load alone and with hostile clients, in turn.
-pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
-    let binary = args.binary.clone().map_or_else(muxbench, Ok)?;
+pub(super) fn run(count: usize, args: &Options) -> anyhow::Result<()> {
+    let binary = muxbench()?;
     let known: Vec<&str> = MANNERS.iter().map(|manner| manner.name).collect();
     let manners =
         if args.manners == ["all"] { known.iter().map(|&it| it.to_owned()).collect() } else { args.manners.clone() };
@@ -88,16 +85,12 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
 
 /// Returns medians over windows: the 99th percentile in µs by the kernel's timestamps, which exclude waits for the
 /// client's CPU, and by the client's clock; the server's share of its CPU; open hostile connections, and new ones per second.
-fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
+fn measure(args: &Options, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
     let server = Server::start(binary, architecture, &["--service=http", &format!("--cpus={SERVER_CPU}")])?;
     let mut crowd = None;
     if !manners.is_empty() {
-        let order = Order {
-            config: LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, &server) },
-            manners: manners.to_vec(),
-            acts_per_s: ACTS_PER_S,
-        };
-        let mut hostile = HostileProcess::start(&order)?;
+        let config = LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, &server) };
+        let mut hostile = Hostile::start(config, manners.to_vec(), ACTS_PER_S);
         let connected = (f64::from(args.hostile) * CONNECTED_MIN) as u32;
         hostile.wait_until("the hostile clients are connected", |tally| tally.open >= connected.into())?;
         let condition = format!("the server has accepted {connected} connections (limit of descriptors: ulimit -Hn)");
@@ -108,7 +101,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
         })?;
         crowd = Some(hostile);
     }
-    let tally = || crowd.as_ref().map(HostileProcess::tally).unwrap_or_default();
+    let tally = || crowd.as_ref().map(Hostile::tally).unwrap_or_default();
     let figures = rounds(WINDOWS, || window(args, &server, &tally))?;
     if crowd.is_some() {
         ensure!(tally().open >= u64::from(args.hostile) / 2, "most hostile clients are disconnected: {:?}", tally());
@@ -117,7 +110,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
 }
 
 /// Measures one honest load while the hostile clients, if any, stay connected.
-fn window(args: &Hostile, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow::Result<[f64; 5]> {
+fn window(args: &Options, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow::Result<[f64; 5]> {
     let (report, [first, last]) = load_read(&honest(args, server), || Ok((cpu_ns(&server.process)?, tally())))?;
     let LoadResult { kernel, service, planned, completed, .. } = &report;
     ensure!(planned == completed, "{completed} of {planned} requests answered");
@@ -130,7 +123,7 @@ fn window(args: &Hostile, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow:
     Ok([p99_us[0], p99_us[1], busy, after.open as f64, begun_per_s])
 }
 
-fn honest(args: &Hostile, server: &Server) -> LoadConfig {
+fn honest(args: &Options, server: &Server) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),

@@ -45,7 +45,7 @@ enum Subject {
     /// https, and on ours, A B A B
     HttpClient,
     /// Effect of 10 000 hostile connections on honest clients: p99 without them and with them, A B A B
-    Hostile(hostile::Hostile),
+    Hostile(hostile::Options),
     /// Page faults, writes and CPU time per request of each architecture in each service; prints Markdown; a quarter of an hour
     Costs(costs::Costs),
     /// Gates: alarms of equal builds, and a build with 5 % more CPU time a request that must be found; half an hour
@@ -54,8 +54,7 @@ enum Subject {
 
 /// Runs a bench in a release build; fails if a figure misses its limit.
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
-    let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
-    if cfg!(debug_assertions) && !is_given {
+    if cfg!(debug_assertions) {
         let mut release = command::cargo();
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "tools", "--"]);
         return command::show(release.args(std::env::args_os().skip(1)).current_dir(root()));

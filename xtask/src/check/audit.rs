@@ -1,4 +1,4 @@
-//! Checks of dependencies against `deny.toml`: licences, sources, wildcards, withdrawn versions, advisories.
+//! Checks of dependencies against `deny.toml`: licences, sources, withdrawn versions, advisories.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,11 +42,10 @@ struct Exception {
 pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
     let deny: Deny = toml::from_str(&xtask::read(&root().join("deny.toml"))?).context("deny.toml")?;
     let metadata = metadata(&deny.graph.targets)?;
-    let (ours, others): (Vec<&Package>, Vec<&Package>) =
-        metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
+    let is_other = |package: &&Package| !metadata.workspace_members.contains(&package.id);
+    let others: Vec<&Package> = metadata.packages.iter().filter(is_other).collect();
     ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
-    let mut errors: Vec<String> = ours.iter().flat_map(|package| wildcards(package)).collect();
-    let mut withdrawn = Vec::new();
+    let (mut errors, mut withdrawn) = (Vec::new(), Vec::new());
     for package in &others {
         errors.extend(unknown_source(package));
         errors.extend(licence(package, &deny.licenses));
@@ -80,12 +79,6 @@ fn unknown_source(package: &Package) -> Option<String> {
     let place = source.map_or("a folder", |source| &source.repr);
     let is_known = source.is_some_and(cargo_metadata::Source::is_crates_io);
     (!is_known).then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
-}
-
-/// Returns an error for each external crate of which this package of ours accepts any version.
-fn wildcards(package: &Package) -> impl Iterator<Item = String> {
-    let any = package.dependencies.iter().filter(|it| it.path.is_none() && it.req.to_string() == "*");
-    any.map(|it| format!("{}: it accepts any version of {}; name a version", package.name, it.name))
 }
 
 /// Returns an error if a package's licence is not allowed.

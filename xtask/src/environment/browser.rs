@@ -1,7 +1,6 @@
 //! Chromium, in which tests open pages, and the npm packages that drive it or judge the pages.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -31,25 +30,19 @@ pub fn lighthouse() -> anyhow::Result<PathBuf> {
 fn packages(name: &str) -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask").join(name).join(file));
-    command::build_once(
-        name,
-        "made-of",
-        &inputs,
-        |_| true,
-        |folder| {
-            for input in &inputs {
-                let copy = folder.join(input.file_name().context("an input has a name")?);
-                fs::copy(input, &copy).with_context(|| format!("cannot copy {}", input.display()))?;
-            }
-            let mut npm = Command::new("npm");
-            npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
-            command::run(&mut npm).with_context(|| {
-                format!(
-                    "cannot install the packages of {} into target/{name}; check that npm's registry is reachable \
-                     (`npm config get registry`)",
-                    inputs[1].display()
-                )
-            })
-        },
-    )
+    let build = |folder: &Path| {
+        for input in &inputs {
+            xtask::write(&folder.join(input.file_name().context("an input has a name")?), xtask::read(input)?)?;
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
+        command::run(&mut npm).with_context(|| {
+            format!(
+                "cannot install the packages of {} into target/{name}; check that npm's registry is reachable (`npm config get \
+                 registry`)",
+                inputs[1].display()
+            )
+        })
+    };
+    command::build_once(name, "made-of", &inputs, |_| true, build)
 }

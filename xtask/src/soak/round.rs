@@ -13,7 +13,7 @@ use wire::ServiceSpec;
 use wire::stream::Stream;
 
 use super::server::Server;
-use crate::hostile::{HostileProcess, Order};
+use crate::hostile::Hostile;
 use crate::process::{Process, start};
 
 /// Clients of each kind; together fewer than the 300 workers of a pool.
@@ -45,12 +45,9 @@ impl fmt::Display for Done {
 pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;
-    let order = Order {
-        config: LoadConfig { connections: HOSTILE, ..honest.clone() },
-        manners: MANNERS.iter().map(|manner| manner.name.to_owned()).collect(),
-        acts_per_s: ACTS_PER_S,
-    };
-    let mut hostile = HostileProcess::start(&order)?;
+    let manners = MANNERS.iter().map(|manner| manner.name.to_owned()).collect();
+    let config = LoadConfig { connections: HOSTILE, ..honest.clone() };
+    let mut hostile = Hostile::start(config, manners, ACTS_PER_S);
     let folder = tempfile::tempdir()?;
     let start_victim = || start_victim(binary, server, &honest, folder.path());
     let mut victim = number.is_multiple_of(KILL_INTERVAL).then(start_victim).transpose()?;
