@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -90,6 +90,7 @@ fn page_of(document: &Path, target: &str) -> Option<String> {
 
 /// Returns the links between pages that lead to no file or to no heading, as `page: link`.
 fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
+    let pages = &pages.canonicalize().with_context(|| pages.display().to_string())?;
     let mut anchors = BTreeMap::new();
     let mut links = Vec::new();
     for path in crate::files(pages, "html")? {
@@ -104,9 +105,9 @@ fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
             return false;
         }
         let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-        let file = if file.is_empty() { page.clone() } else { normal(&page.with_file_name(file)) };
-        let has_anchor = || anchors.get(&file).is_some_and(|ids| ids.contains(anchor));
-        !file.is_file() || !anchor.is_empty() && !has_anchor()
+        let file = if file.is_empty() { Ok(page.clone()) } else { page.with_file_name(file).canonicalize() };
+        let has_anchor = |file| anchors.get(&file).is_some_and(|ids: &BTreeSet<String>| ids.contains(anchor));
+        !file.is_ok_and(|file| file.is_file() && (anchor.is_empty() || has_anchor(file)))
     };
     let broken = links.iter().filter(|link| leads_nowhere(link));
     Ok(broken.map(|(page, link)| format!("{}: {link}", page.strip_prefix(pages).unwrap_or(page).display())).collect())
@@ -116,19 +117,6 @@ fn broken_links(pages: &Path) -> anyhow::Result<Vec<String>> {
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let start = format!(" {attribute}=\"");
     page.split(&start).skip(1).filter_map(|rest| rest.split('"').next()).collect()
-}
-
-/// Resolves `..` in a path.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        if part == Component::ParentDir {
-            normal.pop();
-        } else {
-            normal.push(part);
-        }
-    }
-    normal
 }
 
 #[cfg(test)]

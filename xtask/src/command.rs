@@ -84,16 +84,6 @@ fn line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Merges outcomes.
-///
-/// # Errors
-/// All errors of the outcomes.
-pub fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let failed: Vec<String> = outcomes.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
-    ensure!(failed.is_empty(), failed.join("\n"));
-    Ok(())
-}
-
 /// Creates the folder `target/NAME` if necessary, and locks it, because test commands must not build it at the same time.
 ///
 /// # Errors

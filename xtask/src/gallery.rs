@@ -1,5 +1,6 @@
 //! The gallery: pictures of stored runs in `docs/gallery`, and the page that shows them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,11 +28,6 @@ pub struct Gallery {
 /// The file in a section's folder that describes the host of its runs.
 const HOST: &str = "host.txt";
 
-#[derive(Deserialize)]
-struct Sections {
-    section: Vec<Section>,
-}
-
 /// A section of the gallery.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -53,8 +49,9 @@ struct Section {
 }
 
 fn sections() -> anyhow::Result<Vec<Section>> {
-    let sections: Sections = toml::from_str(include_str!("../gallery.toml")).context("xtask/gallery.toml")?;
-    Ok(sections.section)
+    let mut tables: BTreeMap<String, Vec<Section>> =
+        toml::from_str(include_str!("../gallery.toml")).context("xtask/gallery.toml")?;
+    tables.remove("section").context("xtask/gallery.toml has no section")
 }
 
 /// Draws the sections whose runs are stored, and writes the page.

@@ -30,7 +30,6 @@ mod soak;
 mod tools;
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use check::{audit, cross, fuzz, loom, sanitize};
 use clap::Parser;
@@ -62,9 +61,9 @@ enum Command {
     Tool(tools::Tool),
 }
 
-fn main() -> ExitCode {
+fn main() -> anyhow::Result<()> {
     let print = |path: &Path| println!("{}", path.display());
-    let result = match parse() {
+    match parse() {
         Command::Test(test) => check::run(&test),
         Command::Python => python::prepare().map(|interpreter| print(&interpreter)),
         Command::Servers => servers::prepare().map(|folder| print(&folder)),
@@ -77,13 +76,6 @@ fn main() -> ExitCode {
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
         #[cfg(feature = "tools")]
         Command::Tool(tool) => tool.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }
 

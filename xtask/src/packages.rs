@@ -6,10 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 use rustix::fs::Mode;
-use xtask::package::{self, About, PROCESSORS, Processor, oci, sha256};
+use xtask::package::{self, About, PROCESSORS, Processor, oci};
 use xtask::root;
 
 use crate::check::cross;
+use crate::command;
 use crate::environment::python;
 
 /// The limit of a program's size.
@@ -39,14 +40,10 @@ pub fn build() -> anyhow::Result<PathBuf> {
         package::deb(&about, *processor, &portable, &deb)?;
     }
     oci::image(&about, &programs, &folder.join(format!("muxbench-{}-oci.tar", about.version)))?;
-    let mut files: Vec<_> = fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
-    files.sort();
-    let mut digests = String::new();
-    for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        println!("{:8.1} MiB  {name}", file.metadata()?.len() as f64 / f64::from(1 << 20));
-        digests += &format!("{}  {name}\n", sha256(&file)?);
-    }
+    let entries = fs::read_dir(&folder)?.flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let digests = command::output(Command::new("sha256sum").args(&names).current_dir(&folder))?;
     xtask::write(&folder.join("SHA256SUMS"), digests)?;
     Ok(folder)
 }

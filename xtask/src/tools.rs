@@ -27,9 +27,9 @@ impl Tool {
         let print = |path: &Path| println!("{}", path.display());
         match self {
             Self::Book => book().map(|folder| print(&folder)),
-            Self::Lighthouse => book().and_then(|folder| lighthouse::run(&debug_muxbench(), &folder)),
-            Self::Picture(picture) => build().and_then(|()| picture::draw(picture, &debug_muxbench())),
-            Self::Gallery(gallery) => build().and_then(|()| gallery::draw(gallery, &debug_muxbench())),
+            Self::Lighthouse => book().and_then(|folder| lighthouse::run(&muxbench()?, &folder)),
+            Self::Picture(picture) => picture::draw(picture, &muxbench()?),
+            Self::Gallery(gallery) => gallery::draw(gallery, &muxbench()?),
             Self::Cycles => print_cycles(),
             Self::Package => packages::build().map(|folder| print(&folder)),
             Self::Soak(soak) => soak::run(soak),
@@ -38,21 +38,17 @@ impl Tool {
     }
 }
 
-/// Builds the muxbench of this workspace, with the features of tests, so that it shares their dependencies.
-fn build() -> anyhow::Result<()> {
+/// Builds the muxbench of this workspace, with the features of tests, so that it shares their dependencies, and returns its path.
+fn muxbench() -> anyhow::Result<PathBuf> {
     let mut build = command::cargo();
     build.args(["build", "--quiet", "--workspace", "--all-features", "--locked", "--bins"]).current_dir(xtask::root());
-    command::run(&mut build)
-}
-
-fn debug_muxbench() -> PathBuf {
-    xtask::root().join("target/debug/muxbench")
+    command::run(&mut build)?;
+    Ok(xtask::root().join("target/debug/muxbench"))
 }
 
 /// Builds the book with the muxbench of this workspace.
 fn book() -> anyhow::Result<PathBuf> {
-    build()?;
-    xtask::book::build(&debug_muxbench(), &xtask::root().join("target/book"))
+    xtask::book::build(&muxbench()?, &xtask::root().join("target/book"))
 }
 
 fn print_cycles() -> anyhow::Result<()> {

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use anyhow::Context;
 use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Popularity, TlsConfig};
-use serde::Deserialize;
 use serde_json::Value;
 use wire::ServiceSpec;
 use wire::stream::{Direction, Stream};
@@ -137,17 +136,9 @@ fn page_faults(process: u32) -> u64 {
 
 /// The names of all architectures that can run here.
 fn all(binary: &Path) -> anyhow::Result<Vec<String>> {
-    #[derive(Deserialize)]
-    struct List {
-        architectures: Vec<Named>,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-        not_here: Option<String>,
-    }
     let text = command::output(Command::new(binary).args(["list", "--json"]))?;
-    let list: List = serde_json::from_str(&text).context("`muxbench list --json`")?;
-    let here = list.architectures.into_iter().filter(|it| it.not_here.is_none());
-    Ok(here.map(|it| it.name).collect())
+    let list: Value = serde_json::from_str(&text).context("`muxbench list --json`")?;
+    let rows = list["architectures"].as_array().context("`muxbench list --json` has no architectures")?;
+    let here = rows.iter().filter(|row| row["not_here"].is_null());
+    Ok(here.filter_map(|row| row["name"].as_str().map(str::to_owned)).collect())
 }

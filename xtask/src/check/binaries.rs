@@ -14,8 +14,6 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use cargo_metadata::Message;
 
-use crate::command;
-
 /// The maximum number of failed tests that run once more. More failures have a common cause.
 const AGAIN_MAX: usize = 10;
 /// The interval of checks for output and for the end of a binary.
@@ -117,11 +115,16 @@ pub fn run(binaries: Vec<Binary>, lanes: usize, out: &mut (impl Write + Send)) -
 
 /// Returns all failed tests, or an error that contains all errors and these tests.
 pub fn all(results: Vec<anyhow::Result<Vec<FailedTest>>>) -> anyhow::Result<Vec<FailedTest>> {
-    let mut failed = Vec::new();
-    let outcomes: Vec<_> = results.into_iter().map(|result| result.map(|tests| failed.extend(tests))).collect();
-    let Err(error) = command::all(outcomes.into_iter()) else { return Ok(failed) };
+    let (mut failed, mut errors) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(tests) => failed.extend(tests),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
     let names: String = failed.iter().map(|test| format!("\nfailed: {test}")).collect();
-    Err(error.context(format!("some tests did not run{names}")))
+    ensure!(errors.is_empty(), "some tests did not run: {}{names}", errors.join("\n"));
+    Ok(failed)
 }
 
 /// Runs failed tests once more, one after the other, because other load on the machine may have failed them. Returns an error if one

@@ -43,7 +43,10 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     for target in targets {
         ensure!(all.contains(target), "unknown target `{target}`; use one of {}", all.join(", "));
     }
-    require()?;
+    if command::run(command::cargo().args(["fuzz", "--version"])).is_err() {
+        let mut install = command::cargo();
+        command::step(install.args(["install", "--locked", "cargo-fuzz"]), "; check that crates.io is reachable")?;
+    }
     for target in targets {
         let new = root().join("target/fuzz").join(target);
         fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
@@ -75,13 +78,4 @@ fn run_one(target: &str, fuzz: &Fuzz, folders: &[PathBuf], options: &[&str]) -> 
             "to repeat it, run `FUZZ_TARGET={target} cargo run -p fuzz -- FILE` with the file in fuzz/artifacts/fuzz"
         )
     })
-}
-
-/// Installs `cargo fuzz` if necessary.
-fn require() -> anyhow::Result<()> {
-    if command::run(command::cargo().args(["fuzz", "--version"])).is_ok() {
-        return Ok(());
-    }
-    let mut install = command::cargo();
-    command::step(install.args(["install", "--locked", "cargo-fuzz"]), "; check that crates.io is reachable")
 }

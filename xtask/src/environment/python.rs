@@ -21,7 +21,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
         "requirements.txt",
         std::slice::from_ref(&requirements),
         // Check the interpreter: the Python that the environment links to may have been removed.
-        |folder| version(&interpreter(folder)).is_some(),
+        |folder| command::run(Command::new(interpreter(folder)).arg("--version")).is_ok(),
         |folder| build(folder, &requirements),
     )?;
     Ok(interpreter(&folder))
@@ -40,14 +40,9 @@ fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
     pip.arg(requirements);
     command::run(&mut pip).with_context(|| {
         format!(
-            "cannot install the packages of {} into target/python; check that the Python package index is reachable \
-             (`pip config list`), and that it has these versions for this Python ({})",
-            requirements.display(),
-            version(&interpreter(folder)).unwrap_or_else(|| "unknown".into())
+            "cannot install the packages of {} into target/python; check that the Python package index is reachable (`pip config \
+             list`), and that it has these versions for this Python",
+            requirements.display()
         )
     })
-}
-
-fn version(interpreter: &Path) -> Option<String> {
-    command::output(Command::new(interpreter).arg("--version")).ok().map(|text| text.trim().to_owned())
 }

@@ -4,8 +4,7 @@ pub mod oci;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,16 +40,16 @@ pub struct About {
 /// # Errors
 /// When a file cannot be written, or `native` fails.
 pub fn portable(program: &Path, native: &Path, folder: &Path) -> anyhow::Result<()> {
-    for (name, source) in [("muxbench", program), ("LICENSE-APACHE", &root().join("LICENSE-APACHE"))] {
-        copy(source, &folder.join(name))?;
+    copy(program, &folder.join("muxbench"))?;
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        copy(&root().join(name), &folder.join(name))?;
     }
-    copy(&root().join("LICENSE-MIT"), &folder.join("LICENSE-MIT"))?;
     command::run(Command::new(native).args(["man", "--output"]).arg(folder.join("man")))?;
     for (shell, name) in [("bash", "muxbench.bash"), ("fish", "muxbench.fish"), ("zsh", "_muxbench")] {
         let text = command::output(Command::new(native).args(["completions", shell]))?;
         write(&folder.join("completions").join(name), text)?;
     }
-    fs::set_permissions(folder.join("muxbench"), Permissions::from_mode(0o755)).context("muxbench")
+    Ok(())
 }
 
 /// Writes a compressed archive of a folder.

@@ -63,7 +63,6 @@ impl Layout<'_> {
         let folder = tempfile::tempdir()?;
         let layer = folder.path().join("layer");
         copy(program, &folder.path().join("muxbench"))?;
-        fs::set_permissions(folder.path().join("muxbench"), Permissions::from_mode(0o755))?;
         // The program starts in `data`, and servers on Unix sockets need a folder for temporary files.
         for name in ["data", "tmp"] {
             fs::create_dir(folder.path().join(name))?;

@@ -1,3 +1,6 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use super::*;
@@ -38,6 +41,7 @@ fn image_leads_from_its_index_to_the_program_of_each_processor() {
     let programs = PROCESSORS.map(|processor| {
         let program = folder.path().join(processor.name);
         write(&program, processor.name).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         (processor, program)
     });
     let file = folder.path().join("image.tar");

@@ -1,14 +1,13 @@
 //! A round: hostile clients, in some rounds a client that is killed, and honest clients with short-lived connections. The
 //! server must answer all honest requests.
 
-use std::fmt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Popularity, Schedule};
-use load::tools::hostile::{MANNERS, Tally};
+use load::tools::hostile::MANNERS;
 use wire::ServiceSpec;
 use wire::stream::Stream;
 
@@ -26,23 +25,9 @@ const REQUESTS_PER_CONNECTION: u32 = 4;
 /// A client is killed in each round whose number (per server, from 0) is a multiple of this.
 const KILL_INTERVAL: u64 = 2;
 
-pub struct Done {
-    requests: u64,
-    hostile: Tally,
-    is_killed: bool,
-}
-
-impl fmt::Display for Done {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, hostile: Tally { begun, sent_bytes, .. }, is_killed } = self;
-        let killed = if *is_killed { "; a client killed" } else { "" };
-        write!(f, "{requests} honest requests; {begun} hostile connections, {} KiB{killed}", sent_bytes >> 10)
-    }
-}
-
-/// Runs a round of about `duration`. Fails if an honest request got no answer, if hostile clients did nothing, or if the client
+/// Runs a round of about `duration`, and returns what was done. Fails if an honest request got no answer, if hostile clients did nothing, or if the client
 /// to kill ended earlier.
-pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
+pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<String> {
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;
     let manners = MANNERS.iter().map(|manner| manner.name.to_owned()).collect();
@@ -82,7 +67,9 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     // The end of a closed loop may interrupt its last transactions.
     let is_all = completed == planned || honest.rate_per_s.is_none();
     ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
-    Ok(Done { requests: completed, hostile: tally, is_killed })
+    let killed = if is_killed { "; a client killed" } else { "" };
+    let (begun, sent_kib) = (tally.begun, tally.sent_bytes >> 10);
+    Ok(format!("{completed} honest requests; {begun} hostile connections, {sent_kib} KiB{killed}"))
 }
 
 /// Returns a load that a server easily handles in addition to the other clients.

@@ -1,6 +1,7 @@
 //! Packages with a small program in place of muxbench, and the Python module, as a user's tools see them.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -28,6 +29,7 @@ fn debian_package_has_program_manual_and_completions() {
     let folder = tempfile::tempdir().unwrap();
     let (program, tested) = (folder.path().join("program"), Path::new(env!("CARGO_BIN_EXE_muxbench")));
     fs::write(&program, format!("#!/bin/sh\nexec '{}' \"$@\"\n", tested.display())).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let portable = folder.path().join("muxbench-linux");
     package::portable(&program, tested, &portable).unwrap();
     let about = About { version: env!("CARGO_PKG_VERSION").into(), summary: env!("CARGO_PKG_DESCRIPTION").into() };
