@@ -65,7 +65,7 @@ mod tests {
         for host in [0, 9, CLIENTS_MAX] {
             let (IpAddr::V4(v4), IpAddr::V6(v6)) = (address(host, false, 3), address(host, true, 3)) else { panic!() };
             let packets = [[&[0x45_u8; 16][..], &v4.octets()].concat(), [&[0x60_u8; 24][..], &v6.octets()].concat()];
-            assert_eq!(packets.map(|packet| load::tools::relay::destination(&packet)), [Some(host as usize); 2]);
+            assert_eq!(packets.map(|packet| crate::forward::destination(&packet)), [Some(host as usize); 2]);
         }
     }
 

@@ -4,12 +4,13 @@
 //! this process ends, the kernel kills the processes on its hosts and then removes the namespaces with their interfaces.
 //!
 //! [`network`] is the description of a lab, and [`record`] what is stored of it. [`testbed`] creates the hosts. [`conditions`]
-//! chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces netem where the kernel lacks it. `probe`
-//! measures the network. [`surrounding`] is the client of `muxbench lab`.
+//! chooses the kernel's means for delay, loss and bandwidth; where it lacks netem, a process ([`relay`]) forwards the packets
+//! ([`forward`]). `probe` measures the network. [`surrounding`] is the client of `muxbench lab`.
 
 pub mod addresses;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has the means"))]
 pub mod conditions;
+pub mod forward;
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]

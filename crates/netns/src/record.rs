@@ -1,8 +1,9 @@
 //! The means and the measurements of a trial's network.
 
-pub use load::tools::relay::RelayCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::forward::RelayCounts;
 
 /// The means of a network condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! A process that forwards packets between the hosts of a testbed ([`load::tools::relay`]), for kernels without netem.
+//! A process that forwards packets between the hosts of a testbed ([`forward`](super::forward)), for kernels without netem.
 //!
 //! Every host has a TUN device, whose other end the relay holds. The measurement before each trial includes the relay's lateness,
 //! and the relay reports it after the trial.
@@ -7,11 +7,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::Context;
-use load::tools::relay::{Conditions, RelayCounts, forward};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 
+use super::forward::{Conditions, RelayCounts, forward};
 use super::interface::DEVICE;
 use super::namespace::Namespace;
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
-use load::tools::relay::Conditions;
 use process::child::{Child, Process};
 use process::stop::Stop;
 use rustix::process::{Pid, Signal};
@@ -23,6 +22,7 @@ use super::namespace::{Namespace, Tool};
 use super::napi;
 use super::probe;
 use super::relay::{RelayConfig, RelayEvent};
+use crate::forward::Conditions;
 use crate::network::Network;
 use crate::record::{Applied, Links, Means, NetworkRecord, RelayCounts};
 

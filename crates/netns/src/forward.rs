@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-use crate::time::clock::monotonic_ns;
+use load::time::clock::monotonic_ns;
 
 /// The size of a packet buffer, larger than the devices' MTU of 1500.
 const BUFFER_BYTES: usize = 2_048;
