@@ -13,7 +13,7 @@
 //! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands or targets
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
 //! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output
-//! - [`run`]: starts and stops a server in this process
+//! - [`problems`]: whether this host can run a server; [`run`]: starts and stops a server in this process
 //!
 //! [`regular`] opens only regular files, and `skipped` reports tests that a machine cannot run.
 
@@ -26,6 +26,7 @@ pub mod external;
 pub mod metrics;
 mod net;
 pub mod platform;
+pub mod problems;
 mod random;
 mod readiness;
 pub mod registry;

@@ -18,6 +18,7 @@ use crate::metrics::usage;
 use crate::metrics::workers::{Gauges, Workers};
 use crate::net::ServerContext;
 use crate::platform;
+use crate::problems::KernelAnswers;
 use crate::service::identity::Identity;
 use crate::service::{self, limits};
 use crate::socket::Bound;
@@ -29,7 +30,6 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::{BusyPolls, Family};
 use crate::spec::model::PerConnection;
 use crate::spec::options::Options;
-use crate::spec::tls::Tls;
 
 /// The number of counter slots in models without a thread or process per connection; more threads get more slots.
 const THREADS_MAX: u32 = 256;
@@ -164,26 +164,10 @@ impl Server {
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         platform::RAISED.iter().copied().for_each(platform::raise_limit);
         let model = config.architecture.model;
-        let checked = config
-            .accept
-            .check(config.architecture)
-            .and_then(|()| config.accept.check_address(&config.listen))
-            .and_then(|()| config.accept.check_service(model, &config.service))
-            .and_then(|()| config.accept.can_run(config.architecture))
-            .and_then(|()| config.architecture.can_serve(&config.service))
-            .and_then(|()| config.read_budget_bytes.check(&config.service))
-            .and_then(|()| config.architecture.can_bound_reads(config.read_budget_bytes, &config.service))
-            .and_then(|()| config.controllers.check(config.architecture))
-            .and_then(|()| config.architecture.can_listen(&config.listen))
-            .and_then(|()| config.work.map_or(Ok(()), |work| work.check(&config.service)))
-            .and_then(|()| config.stall.map_or(Ok(()), |stall| stall.check(config.architecture, &config.service)))
-            .and_then(|()| config.datagrams.check(&config.service))
-            .and_then(|()| config.architecture.can_batch(config.datagrams))
-            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| poll.check_address(&config.listen)))
-            .and_then(|()| config.busy_poll.map_or(Ok(()), |poll| config.architecture.can_busy_poll(poll)))
-            .and_then(|()| config.tls.as_ref().map_or(Ok(()), |_| Tls::check(&config.service)));
-        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
+        if let Some((_, reason)) = config.problems(&mut KernelAnswers::default()).into_iter().next() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+            return Err(failed("cannot build the server", "see `muxbench list`")(error));
+        }
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
         let identity = config.tls.as_ref().map(|tls| Identity::new(tls, &config.listen)).transpose();

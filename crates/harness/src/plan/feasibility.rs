@@ -1,13 +1,12 @@
 //! Checks of whether a trial can run on a host.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::net::IpAddr;
 
 use netns::addresses;
 use netns::conditions::{self, HostCapabilities};
+use server::problems::KernelAnswers;
 use server::spec::model::PerConnection;
-use server::{Accept, BusyPoll, Controllers, ServeConfig};
+use server::{Accept, BusyPoll, ServeConfig};
 
 use super::limits::{BYTES_PER_REQUEST, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection};
 use super::stage_cpus;
@@ -17,18 +16,14 @@ use crate::record::{FleetFacts, Trial};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
-/// Cached answers of the kernel. Each answer needs an attempt, which takes descriptors and memory.
+/// Answers about this host that hold for all trials of a plan.
 #[derive(Default)]
-pub(super) struct CapabilityCache {
-    answers: BTreeMap<String, Result<(), String>>,
+pub(super) struct Capabilities {
+    kernel: KernelAnswers,
     pub(super) network: Option<Result<Applied, Vec<String>>>,
 }
 
-impl CapabilityCache {
-    fn check(&mut self, what: &impl Debug, check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-        self.answers.entry(format!("{what:?}")).or_insert_with(check).clone()
-    }
-
+impl Capabilities {
     /// Returns the means of the plan's network, or why this host lacks them. All trials of a plan have the same
     /// network. A distributed run may already be in its lab.
     fn find_means(&mut self, network: &Network, fleet: Option<&FleetFacts>) -> &Result<Applied, Vec<String>> {
@@ -43,7 +38,7 @@ impl CapabilityCache {
 }
 
 /// Returns every reason why a trial cannot run on `host`.
-pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) -> Vec<String> {
+pub(super) fn reasons(trial: &Trial, host: &Host, capabilities: &mut Capabilities) -> Vec<String> {
     let (workload, load, server) = (&trial.workload, &trial.load, &trial.architecture);
     let connections = u64::from(load.connections_and_idle());
     let targets = workload.targets();
@@ -82,48 +77,23 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     if let Some(ports) = workload.service.ports().filter(|&ports| u64::from(ports) > PORTS_MAX) {
         reasons.push(format!("workload.ports: {ports} exceeds the {PORTS_MAX} ports of an address; lower it"));
     }
-    let mut require = |key: &str, result: Result<(), String>| {
-        reasons.extend(result.err().map(|reason| format!("{key}: {reason}")));
-    };
     if let Some(serve) = ours {
-        let architecture = serve.architecture;
-        let key = format!("architectures: {server}");
-        require(&key, kernel.check(&architecture.to_string(), || architecture.can_run()));
-        let checked = serve.accept.check(architecture);
-        let mut can_run = || kernel.check(&(serve.accept, architecture), || serve.accept.can_run(architecture));
-        require("server.accept", checked.and_then(|()| can_run()));
-        require("server.accept", serve.accept.check_address(&serve.listen));
-        require(&key, architecture.can_listen(&serve.listen));
-        require("workload.service", architecture.can_serve(&serve.service));
-        require("server.accept", serve.accept.check_service(architecture.model, &serve.service));
-        require("server.read-budget", serve.read_budget_bytes.check(&serve.service));
-        require("server.read-budget", architecture.can_bound_reads(serve.read_budget_bytes, &serve.service));
-        let key = match serve.controllers {
-            Controllers { pool: Some(_), .. } => "server.pool-control",
-            Controllers { batch: Some(_), .. } => "server.batch-control",
-            Controllers { .. } => "server.admission",
-        };
-        require(key, serve.controllers.check(architecture));
-        if let Some(work) = serve.work {
-            require("workload.simulated-work", work.check(&serve.service));
-        }
-        if let Some(stall) = serve.stall {
-            require("server.stall", stall.check(architecture, &serve.service));
+        for (option, reason) in serve.problems(&mut capabilities.kernel) {
+            reasons.push(match option {
+                "architecture" => format!("architectures: {server}: {reason}"),
+                "service" | "simulated-work" | "tls" => format!("workload.{option}: {reason}"),
+                _ => format!("server.{option}: {reason}"),
+            });
         }
         if let Some(poll) = serve.busy_poll {
-            let checked = poll.check_address(&serve.listen).and_then(|()| architecture.can_busy_poll(poll));
-            require("server.busy-poll", checked);
             let has_lab = workload.network.is_some() && host.fleet.is_none();
-            let is_allowed = check_suspension(poll, has_lab);
             let can_suspend = || if poll.suspend_ns.is_some() { netns::can_suspend() } else { Ok(()) };
-            require("server.busy-poll", is_allowed.and_then(|()| can_suspend()));
+            let checked = check_suspension(poll, has_lab).and_then(|()| can_suspend());
+            reasons.extend(checked.err().map(|reason| format!("server.busy-poll: {reason}")));
         }
-        let key = if serve.datagrams.offload { "server.datagram-offload" } else { "server.datagram-batch" };
-        let checked = serve.datagrams.check(&serve.service);
-        require(key, checked.and_then(|()| architecture.can_batch(serve.datagrams)));
         if serve.count_syscalls {
-            let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
-            require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));
+            let checked = capabilities.kernel.get(&"count-syscalls", server::metrics::tracepoints::can_count);
+            reasons.extend(checked.err().map(|reason| format!("server.count-syscalls: {reason}; or remove it")));
         }
         reasons.extend(stage_cpus::reasons(serve));
         reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
@@ -141,12 +111,12 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         reasons.extend(infeasible_for_workers(trial, fleet));
     }
     let has_server = trial.serve.target().is_none() && workload.network.is_none() && host.fleet.is_none();
-    let checked = kernel.check(&(workload.transport, has_server), || workload.transport.check(has_server));
+    let checked = capabilities.kernel.get(&(workload.transport, has_server), || workload.transport.check(has_server));
     reasons.extend(checked.err().map(|reason| format!("workload.transport: {reason}")));
     let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
     let sources = match &workload.network {
         Some(network) => {
-            let means = kernel.find_means(network, host.fleet.as_ref()).clone();
+            let means = capabilities.find_means(network, host.fleet.as_ref()).clone();
             reasons.extend(means.as_ref().err().cloned().unwrap_or_default());
             if network.napi && means.is_ok_and(|applied| applied.links == Links::Tun) {
                 reasons.push(

@@ -37,7 +37,7 @@ use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 use crate::spec::{Candidate, Experiment};
-use feasibility::CapabilityCache;
+use feasibility::Capabilities;
 use limits::{BYTES_PER_REQUEST, SPARE};
 use servers::ServerFacts;
 
@@ -159,9 +159,9 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
             trials.push(Trial { is_placebo, ..trial });
         }
     }
-    let mut kernel = CapabilityCache::default();
+    let mut capabilities = Capabilities::default();
     for trial in &mut trials {
-        trial.infeasible = feasibility::reasons(trial, host, &mut kernel);
+        trial.infeasible = feasibility::reasons(trial, host, &mut capabilities);
     }
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
@@ -169,7 +169,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     warnings.extend(warnings::of_content(experiment, &loads));
     warnings.extend(warnings::of_tls(experiment, &found.tls));
     let mut lab = None;
-    if let (Some(network), Some(Ok(applied))) = (network(experiment), &kernel.network) {
+    if let (Some(network), Some(Ok(applied))) = (network(experiment), &capabilities.network) {
         lab = Some(format!("{network}: {}", applied.words()));
         warnings.extend(warnings::of_lab(&network, applied, &placement, experiment.processes().get()));
     }

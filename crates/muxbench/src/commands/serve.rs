@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use std::{io, iter, thread};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use harness::host::placement;
 use harness::plan::stage_cpus;
 use harness::spec::ServerSpec;
@@ -218,11 +218,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     }
     while !server.has_ended() && !matches!(messages.recv_timeout(POLL_INTERVAL), Ok(Message::Stop)) {}
     let end = server.snapshot();
-    // A server that this host cannot run fails with a system error without a name.
-    server.stop().map_err(|error| match args.arch.can_run() {
-        Err(reason) => anyhow!("--arch {}: {reason}", args.arch),
-        Ok(()) => error.into(),
-    })?;
+    server.stop()?;
     if args.json {
         send(&ServerEvent::Mark { snapshot: end });
     } else {
