@@ -22,7 +22,6 @@ use harness::record::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord
 use harness::spec::Experiment;
 use harness::spec::transport::Transport;
 use harness::store::{self, Store};
-use harness::strategy;
 use netns::conditions::{self, HostCapabilities};
 use netns::surrounding::Surrounding;
 use process::stop::Stop;
@@ -397,7 +396,7 @@ impl Session {
         allow_commands(&header.trials, allow_exec)?;
         plan::check_targets(&header.trials).map_err(anyhow::Error::msg)?;
         // Check now: without its files, or if the kernel cannot count, each trial would fail, and failed trials are not repeated.
-        if strategy::next(header, &outcomes(header, done)).is_some() {
+        if !header.strategy.due(header, &outcomes(header, done)).is_empty() {
             plan::check_files(&header.trials).map_err(anyhow::Error::msg)?;
         }
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {

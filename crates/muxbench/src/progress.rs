@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use harness::exec::event::RunEvent;
 use harness::plan::duration_ns;
-use harness::record::{AdviseGoal, GateGoal, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
+use harness::record::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::spec::units::Share;
-use harness::strategy::{self, overload, until};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::format;
 use report::text::tail_mark;
@@ -19,6 +18,7 @@ pub struct Progress {
     /// Counts finished trials. Its length is the number of trials to run; a search, a gate and a race have no length.
     bar: ProgressBar,
     current: String,
+    strategy: Strategy,
     /// The planned duration of the remaining trials; of a search, a gate and a race, the rest of their time limit.
     left_ns: u64,
     /// The rest of the time limit of a run with `--until`, whose planned trials may take longer.
@@ -54,41 +54,18 @@ impl Pace {
 
 impl Progress {
     pub fn new(header: &RunHeader, outcomes: &[TrialOutcome]) -> Self {
-        let rest_ns = |time_max_ns: u64| time_max_ns.saturating_sub(until::elapsed_ns(outcomes));
-        let (total, left_ns, template) = match &header.strategy {
-            Strategy::Capacity(goal) => (None, rest_ns(goal.time_max_ns), "probe {pos}: {wide_msg}"),
-            Strategy::Overload(goal) => {
-                let pulses = overload::contestants(header, goal, outcomes).into_iter().filter(|it| !it.is_done);
-                let pulses_ns: u64 = pulses.map(|it| duration_ns(&overload::pulse(it.first, 0, 0, goal, 1.0))).sum();
-                let search_ns = goal.search().map_or(0, |search| search.time_max_ns);
-                (None, rest_ns(search_ns) + pulses_ns, "{prefix}: {wide_msg}")
-            }
-            // The plan of a gate has more repeats than fit into its time.
-            Strategy::Gate(GateGoal { time_max_ns, .. }) | Strategy::Advise(AdviseGoal { time_max_ns, .. }) => {
-                (None, rest_ns(*time_max_ns), "trial {pos}: {wide_msg}")
-            }
-            Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
-                let trials = strategy::ahead(header, outcomes);
-                let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
-                (Some(trials.len() as u64), left_ns, "{pos}/{len} [{wide_bar}] {msg}")
-            }
-        };
-        let budget_ns = match &header.strategy {
-            // The first repeat always runs.
-            Strategy::Until { time_max_ns, .. } => {
-                let first = strategy::ahead(header, outcomes).into_iter().filter(|trial| trial.repeat == 0);
-                rest_ns(*time_max_ns).max(first.map(duration_ns).sum())
-            }
-            _ => u64::MAX,
-        };
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(4));
+        let rest = header.strategy.rest(header, outcomes);
+        let template =
+            if rest.trials.is_some() { "{pos}/{len} [{wide_bar}] {msg}" } else { "{prefix} {pos}: {wide_msg}" };
+        let bar = ProgressBar::with_draw_target(rest.trials, ProgressDrawTarget::stderr_with_hz(4));
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
         Self {
             bar,
             current: String::new(),
-            left_ns,
-            budget_ns,
+            strategy: header.strategy.clone(),
+            left_ns: rest.planned_ns,
+            budget_ns: rest.limit_ns,
             pace: Pace::default(),
             printed: Default::default(),
             last: String::new(),
@@ -99,8 +76,7 @@ impl Progress {
         match event {
             RunEvent::Started(trial) => {
                 self.current = brief(trial);
-                // Only an overload shows it. Its probes find the rates of its trials.
-                self.bar.set_prefix(if trial.workload.profile.is_none() { "search" } else { "pulse" });
+                self.bar.set_prefix(if self.strategy.is_probe(trial) { "probe" } else { "trial" });
                 self.pace = Pace::default();
                 self.show("starting");
             }
@@ -206,6 +182,7 @@ fn short(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harness::record::UntilGoal;
 
     use super::*;
 
@@ -257,9 +234,9 @@ mod tests {
         let mut run = testkit::run();
         let is_first = |trial: &&Trial| trial.repeat == 0 && trial.infeasible.is_empty();
         let first_ns: u64 = run.header.trials.iter().filter(is_first).map(duration_ns).sum();
-        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 1 };
+        run.header.strategy = Strategy::Until(UntilGoal { margin: 0.02, time_max_ns: 1 });
         assert_eq!(Progress::new(&run.header, &[]).budget_ns, first_ns, "the first repeat always runs");
-        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 27_000_000_000 };
+        run.header.strategy = Strategy::Until(UntilGoal { margin: 0.02, time_max_ns: 27_000_000_000 });
         let mut progress = Progress::new(&run.header, &[]);
         assert!(progress.left_ns > 27_000_000_000, "the plan takes longer: {}", progress.left_ns);
         assert_eq!(progress.left(), "27 s left");

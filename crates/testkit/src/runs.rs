@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use harness::record::{
-    Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Varied,
-    Verdict, VerdictKind, Workload,
+    Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, SweepGoal, Trial, TrialOutcome, TrialRecord,
+    Varied, Verdict, VerdictKind, Workload,
 };
 use harness::spec::Experiment;
 use harness::spec::ServerSpec;
 use harness::spec::interleave::Interleave;
-use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
 use load::result::{
     ClosedResult, DatagramResult, Hardware, KernelResult, LoadResult, Measured, Outstanding, PARTS, SliceResult,
@@ -257,7 +256,7 @@ pub fn slow_down(record: &mut TrialRecord, factor: f64) {
 pub fn sweep_run() -> Run {
     let mut run = empty_run();
     run.header.experiment = "sweep".into();
-    run.header.strategy = Strategy::Sweep { past: Some(2) };
+    run.header.strategy = Strategy::Sweep(SweepGoal { past: Some(2) });
     for step in 1..=5u32 {
         for (architecture, last) in [("epoll", 4), ("mt", 2)] {
             let rate = f64::from(step) * 10_000.0;
@@ -315,8 +314,8 @@ pub fn capacity_run() -> Run {
 /// Adds the records of all trials that the strategy of a run chooses.
 pub(crate) fn finish(run: &mut Run, record_of: impl Fn(&Trial) -> TrialRecord) {
     let mut outcomes = Vec::new();
-    while let Some(trial) = strategy::next(&run.header, &outcomes) {
-        let record = record_of(&trial);
+    while let [trial, ..] = run.header.strategy.due(&run.header, &outcomes).as_slice() {
+        let record = record_of(trial);
         outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
         run.records.push(record);
     }

@@ -39,13 +39,16 @@ pub fn run(
 ) -> anyhow::Result<RunEnd> {
     let mut outcomes: Vec<TrialOutcome> =
         done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
-    let mut pruned = strategy::pruned(header, &outcomes);
+    let mut pruned = header.strategy.pruned(header, &outcomes);
     let mut kept = Kept::default();
-    while let Some(trial) = strategy::next(header, &outcomes) {
+    loop {
+        let heat = strategy::first_heat(header.strategy.due(header, &outcomes));
+        if heat.is_empty() {
+            return Ok(RunEnd::Complete);
+        }
         if options.stop.is_requested() {
             return Ok(RunEnd::Stopped);
         }
-        let heat = strategy::heat(header, &outcomes, trial);
         let finished = run_heat((&heat, false), header, store, options, fleet, &mut kept, on_event);
         let committed = finished.and_then(|records| {
             let Some(records) = records else { return Ok(false) };
@@ -63,14 +66,13 @@ pub fn run(
         if !committed? {
             return Ok(RunEnd::Stopped);
         }
-        let pruned_before = std::mem::replace(&mut pruned, strategy::pruned(header, &outcomes));
+        let pruned_before = std::mem::replace(&mut pruned, header.strategy.pruned(header, &outcomes));
         let is_new = |trial: &&Trial| pruned.contains(&trial.index) && !pruned_before.contains(&trial.index);
         header.trials.iter().filter(is_new).for_each(|trial| on_event(RunEvent::Pruned(trial)));
         if fleet.must_end_run() {
             return Ok(RunEnd::WorkerLost);
         }
     }
-    Ok(RunEnd::Complete)
 }
 
 /// What heats leave to later ones.

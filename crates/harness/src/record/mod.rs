@@ -23,7 +23,7 @@ pub use order::LoadOrder;
 pub use overload::{CapacitySource, OverloadGoal, Pulse};
 pub use run::{Run, RunHeader, TrialRecord, requests_answered};
 pub use search::{LatencyLimit, SearchGoal, Varied};
-pub use strategy::{ProbeResult, Strategy, TrialOutcome};
+pub use strategy::{ProbeResult, Strategy, SweepGoal, TrialOutcome, UntilGoal};
 pub use trial::{Trial, Workload, commands};
 pub use verdict::{Bound, Check, Verdict, VerdictKind};
 pub use warm_up::WarmUp;

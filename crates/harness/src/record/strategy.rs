@@ -16,17 +16,9 @@ pub enum Strategy {
     /// Executes all trials in the plan's order.
     Whole,
     /// Executes trials by ascending rate. Stops an architecture after several consecutive rates past saturation.
-    Sweep {
-        /// The number of consecutive rates past saturation. `None` never stops.
-        past: Option<u32>,
-    },
+    Sweep(SweepGoal),
     /// Executes repeats until each pair of architectures is separated or equal in practice.
-    Until {
-        /// Architectures whose ratio is within this distance of 1 are equal in practice.
-        margin: f64,
-        /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
-        time_max_ns: u64,
-    },
+    Until(UntilGoal),
     /// Executes repeats of two builds until each figure of the new one is known to be within its limit, or one to be beyond.
     Gate(GateGoal),
     /// Races architectures for an objective, and then races the best ones under changed traffic. The plan has the first repeat of
@@ -40,11 +32,20 @@ pub enum Strategy {
     Overload(OverloadGoal),
 }
 
-impl Strategy {
-    /// Tests whether results determine the rates of later trials, so that the plan has only the first ones.
-    pub fn is_search(&self) -> bool {
-        matches!(self, Self::Capacity(_) | Self::Overload(_))
-    }
+/// The goal of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepGoal {
+    /// The number of consecutive rates past saturation. `None` never stops.
+    pub past: Option<u32>,
+}
+
+/// The goal of a comparison that ends when it is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UntilGoal {
+    /// Architectures whose ratio is within this distance of 1 are equal in practice.
+    pub margin: f64,
+    /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
+    pub time_max_ns: u64,
 }
 
 /// The result of a finished trial, for a strategy.
@@ -56,15 +57,13 @@ pub struct TrialOutcome {
     pub rate_per_s: Option<f64>,
     /// The total duration, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Whether the trial was past saturation or failed.
+    /// Whether the trial was past saturation or failed, for a strategy that then stops the server.
     pub is_past: bool,
     /// The number of trials that shared the window.
     pub contestants: u32,
     /// The heat, which these trials share.
     pub heat: u32,
-    /// The metric that ranks architectures, for a run that goes on until it is decided; `None` without a usable value.
-    pub metric: Option<f64>,
-    /// The values of a gate's figures, in the order of its limits, or of all figures for a race; empty for other strategies.
+    /// The values of the figures on which the strategy decides, in its order; `None` if unknown.
     pub values: Vec<Option<f64>>,
     /// The service times, for a race, which merges those of all repeats.
     pub times: Option<Histogram>,
@@ -75,6 +74,25 @@ pub struct TrialOutcome {
     /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search; the only
     /// other trials of an overload have a pulse.
     pub probe: Option<(f64, ProbeResult)>,
+}
+
+impl Default for TrialOutcome {
+    /// The outcome of a trial that ran separately.
+    fn default() -> Self {
+        Self {
+            index: 0,
+            rate_per_s: None,
+            elapsed_ns: 0,
+            is_past: false,
+            contestants: 1,
+            heat: 0,
+            values: Vec::new(),
+            times: None,
+            is_alone: true,
+            is_separated: false,
+            probe: None,
+        }
+    }
 }
 
 /// The result of one probe of a search.

@@ -21,9 +21,9 @@ use part::{Part, planned_ns};
 use race::{REPEATS_MIN, State};
 pub use variations::{Change, Variation};
 
-use super::until::elapsed_ns;
+use super::{Rest, Rules, elapsed_ns, gate};
 use crate::plan::duration_ns;
-use crate::record::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::record::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::Experiment;
 
 /// The knowledge about a race.
@@ -102,25 +102,49 @@ pub fn confirmation(header: &RunHeader, advice: &Advice<'_>) -> Option<Experimen
     confirm::experiment(goal, advice.choice.as_ref()?, advice.contestants)
 }
 
-/// Returns the next trials: the heats of the current repeat of the race, or of a repeat under changed traffic.
-pub(super) fn heats(header: &RunHeader, goal: &AdviseGoal, outcomes: &[TrialOutcome]) -> Vec<Vec<Trial>> {
-    let race = Part::new(header, outcomes, 0);
-    let state = State::of(&race, goal);
-    if !state.is_ended {
-        return race.heats(state.repeats, &state.among);
+impl Rules for AdviseGoal {
+    /// The values are those of all figures. A race blames a server only for its own faults.
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        outcome.is_past = matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed);
+        outcome.values = GateFigure::ALL.map(|(figure, ..)| gate::value(figure, record)).into();
+        outcome.times = record.load.as_ref().map(|load| load.service.histogram.clone());
     }
-    let Some(advice) = advice(header, outcomes) else { return Vec::new() };
-    let Some(finalists) = advice.choice.as_ref().map(Choice::finalists) else { return Vec::new() };
-    let elapsed_ns = elapsed_ns(outcomes);
-    let mut open: Vec<(u32, usize)> = Vec::new();
-    for (at, variation) in advice.variations.iter().enumerate() {
-        open.extend(variation.next_repeat().map(|repeat| (repeat, at)));
+
+    /// The heats of the current repeat of the race, or of a repeat under changed traffic.
+    fn due(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<Trial> {
+        let race = Part::new(header, outcomes, 0);
+        let state = State::of(&race, self);
+        if !state.is_ended {
+            return race.heats(state.repeats, &state.among).concat();
+        }
+        let Some(advice) = advice(header, outcomes) else { return Vec::new() };
+        let Some(finalists) = advice.choice.as_ref().map(Choice::finalists) else { return Vec::new() };
+        let elapsed_ns = elapsed_ns(outcomes);
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        for (at, variation) in advice.variations.iter().enumerate() {
+            open.extend(variation.next_repeat().map(|repeat| (repeat, at)));
+        }
+        open.sort_unstable();
+        open.into_iter()
+            .map(|(_, at)| {
+                variations::heats(&self.variations[at], &advice.variations[at], header, outcomes, &finalists)
+            })
+            .find(|heats| !heats.is_empty() && elapsed_ns + planned_ns(heats) <= self.time_max_ns)
+            .unwrap_or_default()
+            .concat()
     }
-    open.sort_unstable();
-    open.into_iter()
-        .map(|(_, at)| variations::heats(&goal.variations[at], &advice.variations[at], header, outcomes, &finalists))
-        .find(|heats| !heats.is_empty() && elapsed_ns + planned_ns(heats) <= goal.time_max_ns)
-        .unwrap_or_default()
+
+    fn rest(&self, _: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        Rest::of_time(self.time_max_ns, outcomes)
+    }
+
+    fn is_open_ended(&self) -> bool {
+        true
+    }
+
+    fn command(&self) -> &'static str {
+        "advise"
+    }
 }
 
 /// Returns a race as if its trials had been planned, for reports that compare planned trials. Other runs stay as they are.

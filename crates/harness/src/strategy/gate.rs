@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
 
-use super::until;
+use super::{Rest, Rules, is_time_over, open};
 use crate::plan::duration_ns;
 use crate::record::figures::{Figure, of_trial};
 use crate::record::{
@@ -93,16 +93,35 @@ pub fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
     value.filter(|value| value.is_finite()).map(|value| value.max(0.0))
 }
 
-/// Returns the trials that need not run.
-pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> Vec<u32> {
-    let open = until::open(header, outcomes);
-    if is_ended(header, outcomes, goal) { open.iter().map(|trial| trial.index).collect() } else { Vec::new() }
+impl Rules for GateGoal {
+    /// The values are those of the limited figures, in the order of the limits.
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        outcome.values = self.limits.iter().map(|limit| value(limit.figure, record)).collect();
+    }
+
+    fn pruned(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
+        let open = open(header, outcomes);
+        if is_ended(header, outcomes, self) { open.iter().map(|trial| trial.index).collect() } else { Vec::new() }
+    }
+
+    /// The plan has more repeats than fit into the time.
+    fn rest(&self, _: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        Rest::of_time(self.time_max_ns, outcomes)
+    }
+
+    fn ends_early(&self) -> bool {
+        true
+    }
+
+    fn command(&self) -> &'static str {
+        "gate"
+    }
 }
 
 /// Tests whether the outcome is known, will not be known because no trial is usable, or the time is over.
 fn is_ended(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> bool {
-    let open = until::open(header, outcomes);
-    if open.is_empty() || until::is_time_over(&open, outcomes, goal.time_max_ns) {
+    let open = open(header, outcomes);
+    if open.is_empty() || is_time_over(&open, outcomes, goal.time_max_ns) {
         return true;
     }
     let repeats = repeats(header, outcomes);

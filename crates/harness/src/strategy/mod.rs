@@ -1,64 +1,160 @@
-//! Strategies that choose the next trial of a run: all trials, trials up to saturation, a race, or a search for the capacity.
-//! The choice depends only on the plan and on finished trials, so a resumed run continues as if never interrupted.
+//! Strategies that choose the next trials of a run, one in each file: all trials, trials up to saturation, repeats until a decision, a
+//! gate, a race, a search for the capacity, or an overload. [`Strategy`] is the stored data; it dereferences to its [`Rules`].
 
 pub mod advise;
 pub mod gate;
 pub mod overload;
 pub mod search;
-mod separate;
 mod sweep;
 pub mod until;
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use load::config::Slices;
 use load::result::SliceResult;
 
 use crate::judge;
+use crate::plan::duration_ns;
 use crate::record::figures;
-use crate::record::{Check, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::{Check, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
-use separate::must_stay_separate;
+
+/// The repeats in which a contestant's slices must make a heat void before it runs separately in all others. One may be a disturbance
+/// of the host.
+const SEPARATED_MIN: usize = 2;
+
+/// The rules of a strategy. They depend only on the plan and on finished trials, so a resumed run continues as if never interrupted.
+/// By default they run the whole plan.
+pub trait Rules {
+    /// Adds to the outcome of a trial what later decisions need.
+    fn observe(&self, _: &TrialRecord, _: &mut TrialOutcome) {}
+
+    /// Returns the trials that may run next, in order. Those of the first one's heat run together.
+    fn due(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<Trial> {
+        let separated = || outcomes.iter().filter(|outcome| outcome.is_separated);
+        let trial = |due: &Trial| {
+            let done = separated().filter_map(|outcome| header.trials.iter().find(|done| done.index == outcome.index));
+            let is_at_most = |done: &&Trial| done.workload.rate_per_s <= due.workload.rate_per_s;
+            let same = done.filter(|done| done.differs_only_in_rate(due)).filter(is_at_most);
+            let is_alone = must_stay_separate(due.repeat, same.map(|done| done.repeat));
+            if is_alone { due.alone() } else { due.clone() }
+        };
+        self.ahead(header, outcomes).into_iter().map(trial).collect()
+    }
+
+    /// Returns the planned trials that need not run, because of the outcomes of others.
+    fn pruned(&self, _: &RunHeader, _: &[TrialOutcome]) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Returns the remaining planned trials.
+    fn ahead<'a>(&self, header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
+        let pruned = self.pruned(header, outcomes);
+        let mut ahead = open(header, outcomes);
+        ahead.retain(|trial| trial.infeasible.is_empty() && !pruned.contains(&trial.index));
+        ahead
+    }
+
+    /// Returns what is left of a run.
+    fn rest(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        let ahead = self.ahead(header, outcomes);
+        let planned_ns = ahead.iter().map(|trial| duration_ns(trial)).sum();
+        Rest { trials: Some(ahead.len() as u64), planned_ns, limit_ns: u64::MAX }
+    }
+
+    /// Tests whether results determine the rates of later trials, so that the plan has only the first ones.
+    fn is_search(&self) -> bool {
+        false
+    }
+
+    /// Tests whether a trial only searches for the rates of others, or for the result.
+    fn is_probe(&self, _: &Trial) -> bool {
+        false
+    }
+
+    /// Tests whether results determine the number of trials, so that a plan says nothing about it.
+    fn is_open_ended(&self) -> bool {
+        false
+    }
+
+    /// Tests whether a decision, rather than the plan, ends the repeats.
+    fn ends_early(&self) -> bool {
+        false
+    }
+
+    /// Returns the share within which the rules take architectures for equal; `None` if they do not compare them.
+    fn margin(&self) -> Option<f64> {
+        None
+    }
+
+    /// Returns the command that finishes and shows the run.
+    fn command(&self) -> &'static str {
+        "run"
+    }
+}
+
+/// What is left of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The number of trials; `None` if results determine it.
+    pub trials: Option<u64>,
+    /// The estimated time of the trials, or the longest time if results determine them, in nanoseconds.
+    pub planned_ns: u64,
+    /// The time within which repeats end, in nanoseconds. The planned ones may take longer.
+    pub limit_ns: u64,
+}
+
+impl Rest {
+    /// What is left within a time limit, if results determine the trials.
+    fn of_time(time_max_ns: u64, outcomes: &[TrialOutcome]) -> Self {
+        let planned_ns = time_max_ns.saturating_sub(elapsed_ns(outcomes));
+        Self { trials: None, planned_ns, limit_ns: u64::MAX }
+    }
+}
+
+struct Whole;
+
+impl Rules for Whole {}
+
+impl Deref for Strategy {
+    type Target = dyn Rules;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Whole => &Whole,
+            Self::Sweep(goal) => goal,
+            Self::Until(goal) => goal,
+            Self::Gate(goal) => goal,
+            Self::Advise(goal) => goal,
+            Self::Capacity(goal) => goal,
+            Self::Overload(goal) => goal,
+        }
+    }
+}
 
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
-        let search = match strategy {
-            Strategy::Capacity(goal) => Some(goal),
-            Strategy::Overload(goal) => goal.search().filter(|_| record.trial.workload.profile.is_none()),
-            _ => None,
-        };
-        let probe = search.and_then(|goal| goal.value(&record.trial.workload).zip(Some(goal.probe(record))));
         let slices = record.trial.load.slices;
-        let is_usable = record.verdict.belongs_in_estimates();
-        let is_until = matches!(strategy, Strategy::Until { .. });
-        let metric = || figures::of_trial(record, figures::metric(&record.trial.workload));
-        let is_race = matches!(strategy, Strategy::Advise(_));
-        let times = || record.load.as_ref().map(|load| load.service.histogram.clone());
-        let values = match strategy {
-            Strategy::Gate(goal) => goal.limits.iter().map(|limit| gate::value(limit.figure, record)).collect(),
-            Strategy::Advise(_) => GateFigure::ALL.map(|(figure, ..)| gate::value(figure, record)).into(),
-            _ => Vec::new(),
-        };
-        Self {
+        let mut outcome = Self {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
             elapsed_ns: record.elapsed_ns,
-            is_past: match strategy {
-                // A race blames a server only for its own faults.
-                Strategy::Advise(_) => matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed),
-                _ => sweep::is_past(record),
-            },
+            is_past: false,
             // A contestant that did not finish ended its heat, whose time no other record has.
             contestants: slices
                 .filter(|_| record.load.is_some() && !record.verdict.is_unfinished())
                 .map_or(1, |slices| slices.contestants),
             heat: figures::heat(&record.trial),
-            metric: if is_until && is_usable { metric() } else { None },
-            values,
-            times: if is_race { times() } else { None },
+            values: Vec::new(),
+            times: None,
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             is_separated: record.separated.is_some(),
-            probe,
-        }
+            probe: None,
+        };
+        strategy.observe(record, &mut outcome);
+        outcome
     }
 }
 
@@ -67,62 +163,46 @@ pub fn outcomes(run: &Run) -> Vec<TrialOutcome> {
     run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect()
 }
 
-/// Returns the next trial to run. `None` at the end.
-pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
-    match &header.strategy {
-        Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().next(),
-        Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().next(),
-        Strategy::Advise(goal) => advise::heats(header, goal, outcomes).into_iter().flatten().next(),
-        _ => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
-    }
+/// Returns the time of all finished trials. The contestants of a heat share its time.
+pub fn elapsed_ns(outcomes: &[TrialOutcome]) -> u64 {
+    outcomes.iter().map(|outcome| outcome.elapsed_ns / u64::from(outcome.contestants)).sum()
 }
 
-/// Returns the trials that need not run, because of the outcomes of others.
-pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
-    match &header.strategy {
-        Strategy::Whole
-        | Strategy::Capacity(_)
-        | Strategy::Overload(_)
-        | Strategy::Advise(_)
-        | Strategy::Sweep { past: None } => Vec::new(),
-        Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, *past),
-        Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, *margin, *time_max_ns),
-        Strategy::Gate(goal) => gate::pruned(header, outcomes, goal),
-    }
+/// Returns the planned trials without an outcome.
+fn open<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
+    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
+    header.trials.iter().filter(is_open).collect()
 }
 
-/// Returns the trials that run together with `first`: those of its heat that are not done, or the next probes of several searches.
-/// Leaves out a contestant that [`must_stay_separate`] because of its slices at this rate or a lower one.
-pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
-    let Some(slices) = first.load.slices else { return vec![first] };
-    if let Strategy::Advise(goal) = &header.strategy {
-        let mut heats = advise::heats(header, goal, outcomes).into_iter();
-        return heats.find(|heat| heat.iter().any(|trial| trial.index == first.index)).unwrap_or_else(|| vec![first]);
-    }
-    let stays_alone = |trial: &Trial| {
-        let separated = outcomes.iter().filter(|outcome| outcome.is_separated);
-        let separated = separated.filter_map(|outcome| header.trials.iter().find(|done| done.index == outcome.index));
-        let is_at_most = |done: &&Trial| done.workload.rate_per_s <= trial.workload.rate_per_s;
-        let same = separated.filter(|done| done.differs_only_in_rate(trial)).filter(is_at_most);
-        must_stay_separate(trial.repeat, same.map(|done| done.repeat))
+/// Tests whether the next repeat would end too late. The first repeat always runs.
+fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
+    let can_run = || open.iter().filter(|trial| trial.infeasible.is_empty());
+    let Some(repeat) = can_run().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
+    let next_ns: u64 = can_run().filter(|trial| trial.repeat == repeat).map(|trial| duration_ns(trial)).sum();
+    elapsed_ns(outcomes) + next_ns > time_max_ns
+}
+
+/// Whether a contestant runs separately in `repeat`, given the repeats in which its slices made a heat void.
+fn must_stay_separate(repeat: u32, separated: impl Iterator<Item = u32>) -> bool {
+    let separated: BTreeSet<u32> = separated.collect();
+    separated.contains(&repeat) || separated.len() >= SEPARATED_MIN
+}
+
+/// Returns those of the due trials that run together with the first one. Empty at the end.
+pub fn first_heat(mut due: Vec<Trial>) -> Vec<Trial> {
+    let Some(slices) = due.first().and_then(|first| first.load.slices) else {
+        due.truncate(1);
+        return due;
     };
-    let is_rival = |trial: &Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat);
-    let mut heat: Vec<Trial> = match &header.strategy {
-        Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().filter(is_rival).collect(),
-        Strategy::Overload(goal) => overload::next(header, goal, outcomes).into_iter().filter(is_rival).collect(),
-        _ => {
-            let rivals = ahead(header, outcomes).into_iter().filter(|trial| is_rival(trial));
-            rivals.filter(|trial| !stays_alone(trial)).cloned().collect()
-        }
-    };
-    if heat.len() < 2 || heat.iter().all(|trial| trial.index != first.index) {
-        return vec![first.alone()];
+    due.retain(|trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat));
+    if let [only] = due.as_slice() {
+        return vec![only.alone()];
     }
-    let contestants = heat.len() as u32;
-    for (contestant, trial) in (0..).zip(&mut heat) {
+    let contestants = due.len() as u32;
+    for (contestant, trial) in (0..).zip(&mut due) {
         trial.load.slices = Some(Slices { contestants, contestant, ..slices });
     }
-    heat
+    due
 }
 
 /// Returns why a contestant must run separately: it disturbed others, or its slices make it unsteady. The heat is then void.
@@ -137,17 +217,6 @@ pub fn reason_to_separate(header: &RunHeader, slices: &SliceResult) -> Option<St
     failed.filter(|_| is_search || header.interleave == Interleave::Auto).as_ref().map(judge::in_words)
 }
 
-/// Returns the remaining planned trials. A search and a race have none: results determine their trials.
-pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
-    let pruned = pruned(header, outcomes);
-    let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
-    let is_ahead = |trial: &&Trial| trial.infeasible.is_empty() && !is_done(trial) && !pruned.contains(&trial.index);
-    match header.strategy {
-        Strategy::Capacity(_) | Strategy::Overload(_) | Strategy::Advise(_) => Vec::new(),
-        _ => header.trials.iter().filter(is_ahead).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use load::LoadResult;
@@ -155,7 +224,7 @@ mod tests {
 
     use super::sweep::keeps_up;
     use super::*;
-    use crate::record::{SearchGoal, Varied};
+    use crate::record::{SearchGoal, SweepGoal, Varied};
 
     /// A sweep of two architectures over six rates, two repeats each.
     fn header() -> RunHeader {
@@ -167,37 +236,24 @@ mod tests {
         let rates = [300.0, 100.0, 200.0, 600.0, 500.0, 400.0];
         experiment.workload.rate = Some(crate::spec::OneOrMany(rates.map(crate::spec::units::Rate).to_vec()));
         let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().by_rate();
-        RunHeader { strategy: Strategy::Sweep { past: Some(2) }, ..RunHeader::made_up(plan) }
+        RunHeader { strategy: Strategy::Sweep(SweepGoal { past: Some(2) }), ..RunHeader::made_up(plan) }
     }
 
     /// The outcome of a trial that ran separately, as planned.
     fn finished(trial: &Trial) -> TrialOutcome {
-        TrialOutcome {
-            index: trial.index,
-            rate_per_s: trial.workload.rate_per_s,
-            elapsed_ns: 1,
-            is_past: false,
-            is_alone: true,
-            is_separated: false,
-            contestants: 1,
-            heat: 0,
-            metric: None,
-            times: None,
-            values: Vec::new(),
-            probe: None,
-        }
+        TrialOutcome { index: trial.index, rate_per_s: trial.workload.rate_per_s, elapsed_ns: 1, ..Default::default() }
     }
 
     /// Runs the sweep, where `is_past` decides by (architecture, rate, repeat). Returns the trials in order of
     /// execution.
     fn run(header: &RunHeader, is_past: impl Fn(&str, f64, u32) -> bool) -> Vec<(String, f64, u32)> {
         let (mut outcomes, mut order) = (Vec::new(), Vec::new());
-        while let Some(trial) = next(header, &outcomes) {
+        while let [trial, ..] = header.strategy.due(header, &outcomes).as_slice() {
             let (name, rate) = (trial.architecture.to_string(), trial.workload.rate_per_s.unwrap());
-            outcomes.push(TrialOutcome { is_past: is_past(&name, rate, trial.repeat), ..finished(&trial) });
+            outcomes.push(TrialOutcome { is_past: is_past(&name, rate, trial.repeat), ..finished(trial) });
             order.push((name, rate, trial.repeat));
         }
-        assert!(ahead(header, &outcomes).is_empty());
+        assert!(header.strategy.ahead(header, &outcomes).is_empty());
         order
     }
 
@@ -293,7 +349,12 @@ mod tests {
         let separated = |trial: &Trial| TrialOutcome { is_separated: true, ..finished(trial) };
         // The sizes of the heats of `epoll` at 300 requests/s, in both repeats.
         let sizes = |outcomes: &[TrialOutcome]| {
-            [0, 1].map(|repeat| heat(&header, outcomes, of(300.0, "epoll", repeat).clone()).len())
+            [0, 1].map(|repeat| {
+                let mut due = header.strategy.due(&header, outcomes);
+                let first = due.iter().position(|trial| trial.index == of(300.0, "epoll", repeat).index);
+                due.rotate_left(first.unwrap());
+                first_heat(due).len()
+            })
         };
         assert_eq!(sizes(&[]), [2, 2]);
         assert_eq!(sizes(&[separated(of(200.0, "mt", 0))]), [1, 2], "the next repeat tries again");
@@ -302,8 +363,15 @@ mod tests {
     }
 
     #[test]
+    fn second_repeat_that_a_contestant_voids_separates_it() {
+        let separated: [&[u32]; 5] = [&[], &[1], &[2], &[0, 1], &[0, 0]];
+        let stays = separated.map(|repeats| must_stay_separate(2, repeats.iter().copied()));
+        assert_eq!(stays, [false, false, true, true, false]);
+    }
+
+    #[test]
     fn sweep_without_limit_runs_everything() {
-        let header = RunHeader { strategy: Strategy::Sweep { past: None }, ..header() };
+        let header = RunHeader { strategy: Strategy::Sweep(SweepGoal { past: None }), ..header() };
         assert_eq!(run(&header, |_, _, _| true).len(), 24);
     }
 }

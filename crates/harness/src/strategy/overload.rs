@@ -5,8 +5,9 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::search::{self, CapacityBound, RateSearch};
-use crate::plan;
-use crate::record::{CapacitySource, OverloadGoal, RunHeader, Trial, TrialOutcome};
+use super::{Rest, Rules};
+use crate::plan::{self, duration_ns};
+use crate::record::{CapacitySource, OverloadGoal, RunHeader, Trial, TrialOutcome, TrialRecord};
 
 /// The state of one server of an overload.
 #[derive(Clone, Debug)]
@@ -46,16 +47,44 @@ pub fn contestants<'a>(
     }
 }
 
-/// Returns the next probes of the searches; after all searches, the trials with a pulse that have not run yet, in a drawn order.
-pub(super) fn next(header: &RunHeader, goal: &OverloadGoal, outcomes: &[TrialOutcome]) -> Vec<Trial> {
-    let probes = goal.search().map_or_else(Vec::new, |search| search::probes(header, search, outcomes));
-    if !probes.is_empty() {
-        return probes;
+impl Rules for OverloadGoal {
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        if let Some(search) = self.search().filter(|_| self.is_probe(&record.trial)) {
+            search.observe(record, outcome);
+        }
     }
-    let mut open = contestants(header, goal, outcomes);
-    open.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(header.seed));
-    open.retain(|contestant| !contestant.is_done && contestant.first.infeasible.is_empty());
-    open.iter().filter_map(|contestant| trial(header, goal, contestant)).collect()
+
+    /// The next probes of the searches; after all searches, the trials with a pulse that have not run yet, in a drawn order.
+    fn due(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<Trial> {
+        let probes = self.search().map_or_else(Vec::new, |search| search.due(header, outcomes));
+        if !probes.is_empty() {
+            return probes;
+        }
+        let mut open = contestants(header, self, outcomes);
+        open.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(header.seed));
+        open.retain(|contestant| !contestant.is_done && contestant.first.infeasible.is_empty());
+        open.iter().filter_map(|contestant| trial(header, self, contestant)).collect()
+    }
+
+    fn rest(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        let open = contestants(header, self, outcomes).into_iter().filter(|it| !it.is_done);
+        let pulses_ns: u64 = open.map(|it| duration_ns(&pulse(it.first, 0, 0, self, 1.0))).sum();
+        let search = Rest::of_time(self.search().map_or(0, |search| search.time_max_ns), outcomes);
+        Rest { planned_ns: search.planned_ns + pulses_ns, ..search }
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn is_open_ended(&self) -> bool {
+        true
+    }
+
+    /// The trials of a search; all others have a pulse.
+    fn is_probe(&self, trial: &Trial) -> bool {
+        trial.workload.profile.is_none()
+    }
 }
 
 /// Returns the trial with the pulse; `None` if the capacity is unknown. Its index follows the last probe of its search.
@@ -120,7 +149,7 @@ mod tests {
     /// Runs all trials. A server meets the limits up to `capacity_per_s`; none above 0 means that all trials fail.
     fn run(header: &RunHeader, capacity_per_s: impl Fn(&Trial) -> f64) -> Vec<Trial> {
         let (mut outcomes, mut all) = (Vec::new(), Vec::new());
-        while let Some(trial) = super::super::next(header, &outcomes) {
+        while let Some(trial) = header.strategy.due(header, &outcomes).into_iter().next() {
             let rate = trial.workload.rate_per_s.unwrap();
             let result = match capacity_per_s(&trial) {
                 0.0 => ProbeResult::Failed,
@@ -128,18 +157,10 @@ mod tests {
                 _ => ProbeResult::Unmet,
             };
             outcomes.push(TrialOutcome {
-                heat: 0,
                 index: trial.index,
-                rate_per_s: Some(rate),
                 elapsed_ns: S,
-                is_past: false,
-                contestants: 1,
-                metric: None,
-                times: None,
-                values: Vec::new(),
-                is_alone: true,
-                is_separated: false,
                 probe: trial.workload.profile.is_none().then_some((rate, result)),
+                ..Default::default()
             });
             all.push(trial);
             assert!(all.len() < 200, "the run ends");

@@ -14,7 +14,7 @@ use stats::search::{Bounds, Capacity, End};
 use stats::{Interval, Search};
 
 use super::sweep::keeps_up;
-use super::until::elapsed_ns;
+use super::{Rest, Rules, elapsed_ns};
 use crate::judge::LOST_SHARE_MAX;
 use crate::plan;
 use crate::record::{
@@ -261,15 +261,38 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
     header.trials.iter().map(of).collect()
 }
 
-/// Returns the next probes of the searches with the fewest probes, in an order that is drawn for each round. The index of a probe
-/// modulo the number of searches identifies its search.
-pub(super) fn probes(header: &RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<Trial> {
-    let mut open: Vec<_> = searches(header, goal, outcomes);
-    open.retain(|search| search.ended.is_none());
-    let round = open.iter().map(|search| search.probes.len()).min().unwrap_or(0);
-    let mut order = Xoshiro256PlusPlus::seed_from_u64(header.seed.wrapping_add(round as u64));
-    open.shuffle(&mut order);
-    open.iter().filter(|search| search.probes.len() == round).filter_map(|search| search.next(header, goal)).collect()
+impl Rules for SearchGoal {
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        outcome.probe = self.value(&record.trial.workload).zip(Some(self.probe(record)));
+    }
+
+    /// The next probes of the searches with the fewest probes, in an order that is drawn for each round. The index of a probe modulo
+    /// the number of searches identifies its search.
+    fn due(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<Trial> {
+        let mut open: Vec<_> = searches(header, self, outcomes);
+        open.retain(|search| search.ended.is_none());
+        let round = open.iter().map(|search| search.probes.len()).min().unwrap_or(0);
+        let mut order = Xoshiro256PlusPlus::seed_from_u64(header.seed.wrapping_add(round as u64));
+        open.shuffle(&mut order);
+        open.retain(|search| search.probes.len() == round);
+        open.iter().filter_map(|search| search.next(header, self)).collect()
+    }
+
+    fn rest(&self, _: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        Rest::of_time(self.time_max_ns, outcomes)
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn is_open_ended(&self) -> bool {
+        true
+    }
+
+    fn is_probe(&self, _: &Trial) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

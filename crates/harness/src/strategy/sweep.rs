@@ -2,16 +2,32 @@
 
 use load::LoadResult;
 
+use super::{Rules, open};
 use crate::record::figures;
-use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::{RunHeader, SweepGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 /// The share of the rate that a server must achieve to keep up.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
 
-/// Tests whether the trial failed, or its rate exceeded the capacity of server or client. Higher rates would show nothing new.
-pub(super) fn is_past(record: &TrialRecord) -> bool {
-    let too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
-    too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
+impl Rules for SweepGoal {
+    /// A trial is past if it failed, or its rate exceeded the capacity of server or client. Higher rates would show nothing new.
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        let is_too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
+        outcome.is_past = is_too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed);
+    }
+
+    fn pruned(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
+        let Some(past_max) = self.past else { return Vec::new() };
+        let open = open(header, outcomes);
+        let is_past = |trial: &Trial| steps_past(header, outcomes, trial) >= past_max;
+        // A reference without other servers to link need not run.
+        let is_needed = |trial: &Trial| {
+            let is_rival = |it: &&&Trial| figures::heat(it) == figures::heat(trial) && !it.is_reference;
+            !trial.is_reference || open.iter().filter(is_rival).any(|it| !is_past(it))
+        };
+        let pruned = open.iter().filter(|trial| is_past(trial) || !is_needed(trial));
+        pruned.map(|trial| trial.index).collect()
+    }
 }
 
 /// Tests whether the server achieved nearly the rate that was due. Normally the lower of the planned and the configured rate is
@@ -22,20 +38,6 @@ pub(super) fn keeps_up(load: &LoadResult) -> bool {
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
     let due_per_s = if load.churn.is_some() { configured_per_s } else { planned_per_s.min(configured_per_s) };
     load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * due_per_s
-}
-
-/// Returns the trials of a sweep that need not run, because lower rates were past saturation.
-pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], past_max: u32) -> Vec<u32> {
-    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
-    let is_past = |trial: &Trial| steps_past(header, outcomes, trial) >= past_max;
-    // A reference without other servers to link need not run.
-    let is_needed = |trial: &Trial| {
-        let mut rivals =
-            header.trials.iter().filter(|it| figures::heat(it) == figures::heat(trial) && !it.is_reference);
-        !trial.is_reference || rivals.any(|it| is_open(&it) && !is_past(it))
-    };
-    let pruned = header.trials.iter().filter(is_open).filter(|trial| is_past(trial) || !is_needed(trial));
-    pruned.map(|trial| trial.index).collect()
 }
 
 /// Counts the consecutive rates directly below that of `trial` that were past saturation in most repeats.

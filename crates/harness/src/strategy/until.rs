@@ -6,53 +6,60 @@
 use stats::Repeat;
 use stats::sequential::Looks;
 
+use super::{Rest, Rules, elapsed_ns, is_time_over, open};
 use crate::plan::duration_ns;
-use crate::record::figures::HeatLinks;
-use crate::record::{RunHeader, Trial, TrialOutcome, Workload};
+use crate::record::figures::{HeatLinks, metric, of_trial};
+use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, UntilGoal, Workload};
 
 /// The number of repeats in the plan, which limits the looks at a comparison.
 pub const REPEATS_MAX: u32 = 60;
 /// The number of repeats with a usable trial of at most one server after which more are pointless.
 const UNUSABLE_MAX: u32 = 3;
 
-/// Returns the trials that need not run.
-pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64, time_max_ns: u64) -> Vec<u32> {
-    let open = open(header, outcomes);
-    if is_time_over(&open, outcomes, time_max_ns) {
-        return open.iter().map(|trial| trial.index).collect();
-    }
-    let mut pruned = Vec::new();
-    let mut rest = open;
-    while let Some(first) = rest.first() {
-        let (same, others): (Vec<&Trial>, Vec<&Trial>) =
-            rest.iter().partition(|trial| trial.workload == first.workload);
-        if compared(header, outcomes, &first.workload, margin).is_some_and(|(_, looks)| looks.is_decided()) {
-            pruned.extend(same.iter().map(|trial| trial.index));
+impl Rules for UntilGoal {
+    /// The value is that of the metric which ranks architectures.
+    fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
+        if record.verdict.belongs_in_estimates() {
+            outcome.values = vec![of_trial(record, metric(&record.trial.workload))];
         }
-        rest = others;
     }
-    pruned.sort_unstable();
-    pruned
-}
 
-/// Returns the trials without an outcome.
-pub(super) fn open<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
-    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
-    header.trials.iter().filter(is_open).collect()
-}
+    fn pruned(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
+        let open = open(header, outcomes);
+        if is_time_over(&open, outcomes, self.time_max_ns) {
+            return open.iter().map(|trial| trial.index).collect();
+        }
+        let mut pruned = Vec::new();
+        let mut rest = open;
+        while let Some(first) = rest.first() {
+            let (same, others): (Vec<&Trial>, Vec<&Trial>) =
+                rest.iter().partition(|trial| trial.workload == first.workload);
+            let compared = compared(header, outcomes, &first.workload, self.margin);
+            if compared.is_some_and(|(_, looks)| looks.is_decided()) {
+                pruned.extend(same.iter().map(|trial| trial.index));
+            }
+            rest = others;
+        }
+        pruned.sort_unstable();
+        pruned
+    }
 
-/// Tests whether the next repeat would end too late. The first repeat always runs.
-pub(super) fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
-    let can_run = || open.iter().filter(|trial| trial.infeasible.is_empty());
-    let Some(repeat) = can_run().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
-    let next = can_run().filter(|trial| trial.repeat == repeat);
-    let next_ns: u64 = next.map(|trial| duration_ns(trial)).sum();
-    elapsed_ns(outcomes) + next_ns > time_max_ns
-}
+    fn rest(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Rest {
+        let ahead = self.ahead(header, outcomes);
+        let planned_ns = ahead.iter().map(|trial| duration_ns(trial)).sum();
+        // The first repeat always runs.
+        let first_ns = ahead.iter().filter(|trial| trial.repeat == 0).map(|trial| duration_ns(trial)).sum();
+        let limit_ns = self.time_max_ns.saturating_sub(elapsed_ns(outcomes)).max(first_ns);
+        Rest { trials: Some(ahead.len() as u64), planned_ns, limit_ns }
+    }
 
-/// Returns the time of all finished trials. The contestants of a heat share its time.
-pub fn elapsed_ns(outcomes: &[TrialOutcome]) -> u64 {
-    outcomes.iter().map(|outcome| outcome.elapsed_ns / u64::from(outcome.contestants)).sum()
+    fn ends_early(&self) -> bool {
+        true
+    }
+
+    fn margin(&self) -> Option<f64> {
+        Some(self.margin)
+    }
 }
 
 /// Looks at the comparison of a workload after each complete repeat. Returns the compared servers, and the knowledge about their
@@ -73,7 +80,7 @@ pub fn compared<'a>(
     let links = HeatLinks::of(planned());
     let by_indices = |indices: &[u32]| -> Vec<Repeat> {
         let outcomes = outcomes.iter().filter(|outcome| indices.contains(&outcome.index));
-        outcomes.filter_map(|outcome| Some(Repeat::new(outcome.heat, outcome.metric?))).collect()
+        outcomes.filter_map(|outcome| Some(Repeat::new(outcome.heat, (*outcome.values.first()?)?))).collect()
     };
     let of = |server: &Trial, repeats: u32| -> Vec<Repeat> {
         let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
@@ -106,7 +113,7 @@ mod tests {
                     [workload]\nconnections = [10, 20]\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                     [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n";
         let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), &Host::made_up()).unwrap();
-        RunHeader { strategy: Strategy::Until { margin: 0.02, time_max_ns }, ..RunHeader::made_up(plan) }
+        RunHeader { strategy: Strategy::Until(UntilGoal { margin: 0.02, time_max_ns }), ..RunHeader::made_up(plan) }
     }
 
     /// Runs the strategy: a server takes `p50` microseconds, with noise of 10 %, and each trial a second. Returns the number of
@@ -114,22 +121,16 @@ mod tests {
     fn repeats(time_max_ns: u64, p50: impl Fn(&str, u32) -> f64) -> [u32; 2] {
         let header = header(time_max_ns);
         let (mut outcomes, mut repeats) = (Vec::new(), [0; 2]);
-        while let Some(trial) = super::super::next(&header, &outcomes) {
+        while let [trial, ..] = header.strategy.due(&header, &outcomes).as_slice() {
             let value = p50(&trial.architecture.to_string(), trial.workload.connections);
             let mut random = Xoshiro256PlusPlus::seed_from_u64(100 + u64::from(trial.index));
             outcomes.push(TrialOutcome {
                 index: trial.index,
-                rate_per_s: trial.workload.rate_per_s,
                 elapsed_ns: 3_000_000_000,
                 contestants: 3,
                 heat: trial.repeat,
-                is_past: false,
-                is_alone: false,
-                is_separated: false,
-                metric: (value > 0.0).then(|| value * random.random_range(0.99..1.01)),
-                times: None,
-                values: Vec::new(),
-                probe: None,
+                values: vec![(value > 0.0).then(|| value * random.random_range(0.99..1.01))],
+                ..Default::default()
             });
             let workload = usize::from(trial.workload.connections == 20);
             repeats[workload] = repeats[workload].max(trial.repeat + 1);

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use harness::record::{RunHeader, Strategy};
+use harness::record::{RunHeader, Strategy, UntilGoal};
 use harness::spec::units::{Rate, Share, Time, count, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::until::REPEATS_MAX;
@@ -135,11 +135,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let strategy = |plan, _: &_| {
         let time_max_ns = args.budget.map_or(BUDGET_NS, |time| time.0);
-        Ok((plan, if is_sequential { Strategy::Until { margin, time_max_ns } } else { Strategy::Whole }))
+        Ok((plan, if is_sequential { Strategy::Until(UntilGoal { margin, time_max_ns }) } else { Strategy::Whole }))
     };
     let change = |header: &mut RunHeader| match (&mut header.strategy, args.budget) {
-        (Strategy::Until { time_max_ns, .. }, Some(budget)) => {
-            *time_max_ns = budget.0;
+        (Strategy::Until(goal), Some(budget)) => {
+            goal.time_max_ns = budget.0;
             Ok(())
         }
         (_, Some(_)) => bail!("--budget: the run was not begun with --until or --budget; omit it, or begin a new run"),

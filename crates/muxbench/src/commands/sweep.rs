@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::plan::Plan;
-use harness::record::Strategy;
+use harness::record::{Strategy, SweepGoal};
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rates, Time, count};
 use harness::store;
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(checked(&experiment, &args.base)?.0)
     };
     let past = args.past.map_or(Some(2), |past| past.0);
-    let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep { past }));
+    let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep(SweepGoal { past })));
     let (code, folder) = execution::run(&args.execution, experiment, strategy, |_| check())?;
     write(args, &folder)?;
     Ok(code)

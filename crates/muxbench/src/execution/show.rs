@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::record::{Run, RunHeader, Strategy, VerdictKind, commands};
-use harness::strategy::search::{CapacityBound, RateSearch};
-use harness::strategy::{self, search};
+use harness::record::{Run, RunHeader, Strategy, commands};
 
 use crate::exit::{NO_VALID_TRIAL, of_validity, stopped};
 use crate::files::in_shell;
@@ -34,19 +32,15 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    Ok(code(&folder, run, ended, &args.display_flags()).unwrap_or_else(|| of_validity(is_believable(run, args.strict))))
+    Ok(code(&folder, run, ended, &args.display_flags())
+        .unwrap_or_else(|| of_validity(report::analysis::is_believable(run, args.strict))))
 }
 
 /// Returns the command that finishes a run, with the flags that choose how it is shown. `folder` is a word of a shell.
 pub fn resume_command(header: &RunHeader, folder: &str, display_flags: &[String]) -> String {
-    let command = match header.strategy {
-        Strategy::Gate(_) => "gate",
-        Strategy::Advise(_) => "advise",
-        _ => "run",
-    };
     let distributed = if header.is_distributed { " --distributed" } else { "" };
     let allow_exec = if commands(&header.trials).is_empty() { "" } else { " --allow-exec" };
-    let resume = format!("muxbench {command}{distributed} --resume {folder}{allow_exec}");
+    let resume = format!("muxbench {}{distributed} --resume {folder}{allow_exec}", header.strategy.command());
     if display_flags.is_empty() { resume } else { format!("{resume} {}", report::format::command(display_flags)) }
 }
 
@@ -74,31 +68,4 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
     }
     output::tell(places.trim());
     Ok(())
-}
-
-/// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past
-/// saturation. A strict search needs a precise capacity of each server: the client must not be the limit. A strict overload needs
-/// the recovery of each server, without doubts.
-fn is_believable(run: &Run, strict: bool) -> bool {
-    let outcomes = strategy::outcomes(run);
-    let count = |kind| run.records.iter().filter(|record| record.verdict.kind == kind).count();
-    let (valid, planned) = (count(VerdictKind::Valid), run.header.trials.len());
-    match &run.header.strategy {
-        Strategy::Capacity(goal) => {
-            let searches = search::searches(&run.header, goal, &outcomes);
-            let is_found = |it: &RateSearch<'_>| matches!(it.answer(), Some(CapacityBound::Server { .. }));
-            let is_precise = |it: &RateSearch<'_>| is_found(it) && it.ended == Some(search::SearchEnd::Precise);
-            if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
-        }
-        Strategy::Overload(_) => report::Overloads::of(run).is_some_and(|it| it.is_found(strict)),
-        Strategy::Advise(_) if strict => valid == run.records.len(),
-        Strategy::Whole if strict => valid == planned,
-        Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) if strict => {
-            let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();
-            valid > 0 && valid + past == planned
-        }
-        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) | Strategy::Advise(_) => {
-            valid > 0
-        }
-    }
 }

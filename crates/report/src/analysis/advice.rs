@@ -4,7 +4,7 @@ use harness::record::figures::{Figure, Percentile, RunFigures};
 use harness::record::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
-use harness::strategy::until::elapsed_ns;
+use harness::strategy::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;

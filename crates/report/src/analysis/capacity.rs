@@ -88,6 +88,14 @@ impl Capacities {
         Some(Self { question: question.clone(), rows })
     }
 
+    /// Tests whether the run found what it was for: the capacity of any server or a bound, or with `strict` a precise one of each.
+    pub(crate) fn is_found(&self, strict: bool) -> bool {
+        let is_precise = |row: &Search| {
+            matches!(row.answer, Some(CapacityBound::Server { .. })) && row.ended == Some(SearchEnd::Precise)
+        };
+        if strict { self.rows.iter().all(is_precise) } else { self.rows.iter().any(|row| row.answer.is_some()) }
+    }
+
     /// Returns the unit of the results.
     pub(crate) fn unit(&self) -> &'static str {
         match self.question.varied {

@@ -1,23 +1,14 @@
 //! The conclusion in a sentence: the best architecture for this traffic, its lead, and the certainty.
 
-use harness::record::{Run, VerdictKind};
+use harness::record::VerdictKind;
 use harness::spec::units::Share;
 use stats::{Estimate, Family, Ratio, Repeat};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
-use super::{AdviceReport, Capacities, GateReport, Overloads, undecided};
+use super::undecided;
 use crate::format;
 use crate::list::distinct;
-
-/// Returns the answer of a run: the result of a gate, a race, a search or an overload, or else the conclusion of its summary.
-pub(crate) fn answer(run: &Run, summary: &Summary) -> String {
-    let gate = || GateReport::of(run).map(|it| it.sentence);
-    let advice = || AdviceReport::of(run).map(|it| it.sentences.join(" "));
-    let capacities = || Capacities::of(run).map(|it| it.sentence());
-    let overloads = || Overloads::of(run).map(|it| it.sentence);
-    gate().or_else(advice).or_else(capacities).or_else(overloads).unwrap_or_else(|| overall(summary))
-}
 
 /// Returns the conclusion of a run's rankings.
 pub fn overall(summary: &Summary) -> String {

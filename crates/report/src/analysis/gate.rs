@@ -3,8 +3,8 @@
 use harness::record::{GateFigure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind, commands};
 use harness::spec::units::Time;
 use harness::strategy;
+use harness::strategy::elapsed_ns;
 use harness::strategy::gate::{self, GateFinding, GateOutcome};
-use harness::strategy::until::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::excess::{self, Excess, REPEATS_MIN};
@@ -226,10 +226,11 @@ impl Repeats {
             Some(text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned())
         };
         let causes: Vec<String> = [false, true].into_iter().filter_map(cause).collect();
+        let is_open = !run.header.strategy.due(&run.header, outcomes).is_empty();
         let allow_exec = if commands(&run.header.trials).is_empty() { "" } else { " --allow-exec" };
         Self {
             complete,
-            resume: strategy::next(&run.header, outcomes).map(|_| format!("muxbench gate --resume FOLDER{allow_exec}")),
+            resume: is_open.then(|| format!("muxbench gate --resume FOLDER{allow_exec}")),
             has_failure: records.iter().any(|record| record.verdict.kind == VerdictKind::Failed),
             causes: if clean < REPEATS_MIN as usize { causes } else { Vec::new() },
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::record::{GateFigure, Run, RunHeader, Strategy, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{GateFigure, Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use harness::strategy::advise;
 use load::result::LateSends;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use super::run_diff::{Change, ChangeKind};
 use super::setting::{self, Settings};
 use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
-use super::{FORMAT, Summary, conclusion};
+use super::{FORMAT, Summary, answer};
 use crate::list::{distinct, grouped};
 
 /// Collects the figures of runs.
@@ -151,13 +151,13 @@ impl HistoryBuilder {
     pub fn add(&mut self, folder: &str, run: &Run) {
         let planned_run = advise::as_planned(run);
         let summary = Summary::of(&planned_run);
-        let sentence = conclusion::answer(run, &summary);
+        let sentence = answer::sentence(run, &summary);
         let run = &*planned_run;
         let header = &run.header;
         let host = hosts::place(&mut self.hosts, &header.host);
-        // The probes before an overload only find its rates.
-        let is_overload = matches!(header.strategy, Strategy::Overload(_));
-        let records = || run.records.iter().filter(|it| !is_overload || it.trial.workload.profile.is_some());
+        // Probes before other trials only find the rates of these.
+        let has_trials = run.records.iter().any(|it| !header.strategy.is_probe(&it.trial));
+        let records = || run.records.iter().filter(|it| !has_trials || !header.strategy.is_probe(&it.trial));
         let entry = Entry {
             folder: folder.to_owned(),
             name: header.name.clone(),

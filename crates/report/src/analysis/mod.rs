@@ -1,6 +1,7 @@
 //! The statistics and the conclusions of runs: the contents of a JSON report.
 //!
 //! # Layout
+//! - [`answer`]: the result of a run by its strategy
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
 //! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them
@@ -15,6 +16,7 @@
 //! - [`gate`]: two builds of a server; [`gate_history`]: many gates, and the changes from one to the next
 
 pub mod advice;
+pub mod answer;
 pub mod atlas;
 pub mod balance;
 pub mod capacity;
@@ -43,6 +45,7 @@ pub(crate) mod warm_up;
 pub mod workload;
 
 pub use advice::AdviceReport;
+pub use answer::{Answer, is_believable};
 pub use atlas::Atlas;
 pub use capacity::Capacities;
 pub use gate::GateReport;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use harness::record::figures::{Figure, Percentile, RunFigures, heat, metric};
-use harness::record::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadResult;
 use load::result::{ChurnResult, HttpResult, KernelResult, LateSends, Measured, TlsResult};
@@ -51,9 +51,7 @@ pub struct Summary {
 impl Summary {
     /// Summarises a run, finished or not.
     pub fn of(run: &Run) -> Self {
-        if matches!(run.header.strategy, Strategy::Advise(_)) {
-            return Self::of(&strategy::advise::as_planned(run));
-        }
+        let run = &*strategy::advise::as_planned(run);
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         // The trials of searches differ in rate, so they are not compared.
@@ -113,10 +111,7 @@ fn comparison(run: &Run, figures: &RunFigures<'_>, workload: &Workload, pruned: 
         state: state(&rows, workload.is_closed()),
         metric,
         remedy: remedy(run, &records),
-        margin: match run.header.strategy {
-            Strategy::Until { margin, .. } => margin,
-            _ => MARGIN,
-        },
+        margin: run.header.strategy.margin().unwrap_or(MARGIN),
         rows,
         pairs,
         noise,
@@ -152,21 +147,18 @@ pub(crate) struct Pruned {
 
 /// Returns the trials that the strategy of a run skips because of finished ones.
 pub(crate) fn pruned(run: &Run) -> Pruned {
-    let reason = match run.header.strategy {
-        Strategy::Until { .. } | Strategy::Gate(_) => {
+    let reason = match run.header.strategy.ends_early() {
+        true => {
             "later repeats not run: the comparison was decided, the first repeats had nothing to compare, or the time was over"
         }
-        _ => "not run: lower rates already exceeded the capacity of the server or the client",
+        false => "not run: lower rates already exceeded the capacity of the server or the client",
     };
-    Pruned { indices: strategy::pruned(&run.header, &strategy::outcomes(run)), reason }
+    Pruned { indices: run.header.strategy.pruned(&run.header, &strategy::outcomes(run)), reason }
 }
 
 /// Returns the number of trials that this host can run, without the repeats that an ended comparison or gate skips.
 pub(crate) fn planned(run: &Run) -> usize {
-    let skipped = match run.header.strategy {
-        Strategy::Until { .. } | Strategy::Gate(_) => pruned(run).indices,
-        _ => Vec::new(),
-    };
+    let skipped = if run.header.strategy.ends_early() { pruned(run).indices } else { Vec::new() };
     let is_planned = |trial: &&Trial| trial.infeasible.is_empty() && !skipped.contains(&trial.index);
     run.header.trials.iter().filter(is_planned).count()
 }
@@ -503,7 +495,8 @@ mod tests {
     #[test]
     fn skipped_trials_that_cannot_run_here_are_not_subtracted_twice() {
         let mut run = testkit::run();
-        run.header.strategy = Strategy::Until { margin: 0.5, time_max_ns: 0 };
+        run.header.strategy =
+            harness::record::Strategy::Until(harness::record::UntilGoal { margin: 0.5, time_max_ns: 0 });
         let done: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
         let last = run.header.trials.last().unwrap().clone();
         run.header.trials.push(Trial { index: last.index + 1, repeat: last.repeat + 1, ..last.clone() });

@@ -80,7 +80,7 @@ pub struct StepFigures {
 impl Sweep {
     /// Summarises a sweep; `None` for other runs.
     pub fn of(run: &Run) -> Option<Self> {
-        matches!(run.header.strategy, Strategy::Sweep { .. }).then(|| Self::of_rates(run))
+        matches!(run.header.strategy, Strategy::Sweep(_)).then(|| Self::of_rates(run))
     }
 
     /// Summarises any run by its rates, such as that of an experiment with several rates.

@@ -1,7 +1,7 @@
 //! Pairs that a run left undecided, and the command that decides them.
 
-use harness::record::{Run, RunHeader, Strategy, Trial, TrialOutcome, Workload};
-use harness::strategy::{self, until};
+use harness::record::{Run, RunHeader, Trial, TrialOutcome, Workload};
+use harness::strategy::{self, elapsed_ns, until};
 use load::LoadConfig;
 use stats::sequential::Decision;
 use stats::{Interval, Ratio};
@@ -20,68 +20,77 @@ pub(crate) const REMARK: &str = "Some differences are neither significant nor ne
 
 /// Sets the decision of each pair of a run with `--until`. Returns the words of the command that decides open pairs.
 pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<String>> {
-    let mut outcomes = strategy::outcomes(run);
-    let minutes = |outcomes: &[TrialOutcome], factor: f64| {
-        let elapsed_ns = until::elapsed_ns(outcomes) as f64;
-        let minutes = (elapsed_ns * factor / MINUTE_NS).ceil().min(MINUTES_MAX);
-        (minutes * MINUTE_NS > elapsed_ns).then(|| format!("{minutes}min"))
-    };
-    match run.header.strategy {
-        Strategy::Until { margin, .. } => {
-            for comparison in comparisons.iter_mut() {
-                let Some((servers, looks)) = until::compared(&run.header, &outcomes, &comparison.workload, margin)
-                else {
-                    continue;
-                };
-                for pair in &mut comparison.pairs {
-                    let known = looks.pairs().iter().find(|it| {
-                        let labels = [it.one, it.other].map(|at| servers[at].label());
-                        labels.contains(&pair.architecture) && labels.contains(&pair.base)
-                    });
-                    pair.decision = known.map(|it| it.decision);
-                }
-            }
-            let open = widest_by_workload(comparisons, |it| {
-                let open = it.pairs.iter().filter(|pair| pair.decision == Some(Decision::Open));
-                open.map(|pair| half_width(pair.ratio).unwrap_or(margin)).reduce(f64::max)
-            });
-            let is_left = |trial: &Trial| {
-                trial.infeasible.is_empty()
-                    && open.iter().any(|(workload, _)| **workload == trial.workload)
-                    && !outcomes.iter().any(|it| it.index == trial.index)
-            };
-            // The rule needs more than the interval of a single look.
-            let factor = |share: f64| share.powi(2).max(2.0);
-            let share = widest(&open)? / margin;
-            if run.header.trials.iter().any(is_left) {
-                let budget = minutes(&outcomes, factor(share))?;
-                let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
-                let distributed = run.header.is_distributed.then_some("--distributed");
-                return Some(words.into_iter().chain(distributed).map(str::to_owned).collect());
-            }
-            // The last of many looks has so little error left that its interval is about twice as wide.
-            let factor = factor(2.0 * share).min(MINUTES_MAX * MINUTE_NS / until::elapsed_ns(&outcomes) as f64);
-            longer(run, factor, &minutes(&outcomes, factor)?)
-        }
-        Strategy::Whole | Strategy::Sweep { .. } => {
-            let command = as_comparison(&run.header.command)?;
-            let open = widest_by_workload(comparisons, |it| {
-                let ratios = it.ranked().skip(1).filter_map(|row| row.ratio);
-                let open = ratios.filter(|it| !it.differs_from_one() && !it.is_practically_one(MARGIN));
-                open.filter_map(half_width).reduce(f64::max)
-            });
-            let factor = (widest(&open)? / UNTIL).powi(2).max(1.0);
-            let mut words: Vec<String> = without(&command, &["--output", "--repeats"]).collect();
-            if let Strategy::Sweep { .. } = run.header.strategy {
-                words = at_open_rates(&words, &open);
-                outcomes.retain(|it| open.iter().any(|(workload, _)| workload.rate_per_s == it.rate_per_s));
-            }
-            let budget = minutes(&outcomes, factor)?;
-            words.extend(["--until", "2%", "--budget", &budget].map(str::to_owned));
-            Some(words)
-        }
-        _ => None,
+    let strategy = &run.header.strategy;
+    match strategy.margin() {
+        Some(margin) => continuation(run, comparisons, margin),
+        None if strategy.is_open_ended() || strategy.ends_early() => None,
+        None => comparison(run, comparisons),
     }
+}
+
+/// Returns the budget of a run that takes `factor` times as long as these trials; `None` if it would not be longer.
+fn minutes(outcomes: &[TrialOutcome], factor: f64) -> Option<String> {
+    let elapsed_ns = elapsed_ns(outcomes) as f64;
+    let minutes = (elapsed_ns * factor / MINUTE_NS).ceil().min(MINUTES_MAX);
+    (minutes * MINUTE_NS > elapsed_ns).then(|| format!("{minutes}min"))
+}
+
+/// Does so for a run with `--until`: it goes on, or begins again with longer windows.
+fn continuation(run: &Run, comparisons: &mut [Comparison], margin: f64) -> Option<Vec<String>> {
+    let outcomes = strategy::outcomes(run);
+    for comparison in comparisons.iter_mut() {
+        let Some((servers, looks)) = until::compared(&run.header, &outcomes, &comparison.workload, margin) else {
+            continue;
+        };
+        for pair in &mut comparison.pairs {
+            let known = looks.pairs().iter().find(|it| {
+                let labels = [it.one, it.other].map(|at| servers[at].label());
+                labels.contains(&pair.architecture) && labels.contains(&pair.base)
+            });
+            pair.decision = known.map(|it| it.decision);
+        }
+    }
+    let open = widest_by_workload(comparisons, |it| {
+        let open = it.pairs.iter().filter(|pair| pair.decision == Some(Decision::Open));
+        open.map(|pair| half_width(pair.ratio).unwrap_or(margin)).reduce(f64::max)
+    });
+    let is_left = |trial: &Trial| {
+        trial.infeasible.is_empty()
+            && open.iter().any(|(workload, _)| **workload == trial.workload)
+            && !outcomes.iter().any(|it| it.index == trial.index)
+    };
+    // The rule needs more than the interval of a single look.
+    let factor = |share: f64| share.powi(2).max(2.0);
+    let share = widest(&open)? / margin;
+    if run.header.trials.iter().any(is_left) {
+        let budget = minutes(&outcomes, factor(share))?;
+        let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
+        let distributed = run.header.is_distributed.then_some("--distributed");
+        return Some(words.into_iter().chain(distributed).map(str::to_owned).collect());
+    }
+    // The last of many looks has so little error left that its interval is about twice as wide.
+    let factor = factor(2.0 * share).min(MINUTES_MAX * MINUTE_NS / elapsed_ns(&outcomes) as f64);
+    longer(run, factor, &minutes(&outcomes, factor)?)
+}
+
+/// Does so for a run of a fixed plan: `compare --until` of its experiment, for a sweep at the open rates.
+fn comparison(run: &Run, comparisons: &[Comparison]) -> Option<Vec<String>> {
+    let mut outcomes = strategy::outcomes(run);
+    let command = as_comparison(&run.header.command)?;
+    let open = widest_by_workload(comparisons, |it| {
+        let ratios = it.ranked().skip(1).filter_map(|row| row.ratio);
+        let open = ratios.filter(|it| !it.differs_from_one() && !it.is_practically_one(MARGIN));
+        open.filter_map(half_width).reduce(f64::max)
+    });
+    let factor = (widest(&open)? / UNTIL).powi(2).max(1.0);
+    let mut words: Vec<String> = without(&command, &["--output", "--repeats"]).collect();
+    if run.header.command[1] == "sweep" {
+        words = at_open_rates(&words, &open);
+        outcomes.retain(|it| open.iter().any(|(workload, _)| workload.rate_per_s == it.rate_per_s));
+    }
+    let budget = minutes(&outcomes, factor)?;
+    words.extend(["--until", "2%", "--budget", &budget].map(str::to_owned));
+    Some(words)
 }
 
 fn half_width(ratio: Ratio) -> Option<f64> {
@@ -186,6 +195,8 @@ pub(super) fn sentence(pairs: &[Pair], margin: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use harness::record::{Strategy, SweepGoal, UntilGoal};
+
     use super::*;
     use crate::analysis::Summary;
 
@@ -217,7 +228,7 @@ mod tests {
             run.header.trials.push(record.trial.clone());
             run.records.push(record);
         }
-        run.header.strategy = Strategy::Sweep { past: None };
+        run.header.strategy = Strategy::Sweep(SweepGoal { past: None });
         run.header.command =
             words("muxbench sweep x.toml -r200,9k --past never --csv=a.csv --tsv b.tsv --arch epoll,mt");
         let text = command(&run).unwrap();
@@ -248,7 +259,7 @@ mod tests {
     #[test]
     fn run_with_until_lists_its_decisions() {
         let mut run = noisy();
-        run.header.strategy = Strategy::Until { margin: 0.02, time_max_ns: 1 };
+        run.header.strategy = Strategy::Until(UntilGoal { margin: 0.02, time_max_ns: 1 });
         let later: Vec<_> = run
             .header
             .trials

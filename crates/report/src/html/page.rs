@@ -10,7 +10,7 @@ use crate::analysis::summary::{Comparison, Row, missing_by_reason};
 use crate::analysis::undecided;
 use crate::analysis::warm_up;
 use crate::analysis::workload::title as title_of;
-use crate::analysis::{Summary, conclusion};
+use crate::analysis::{Summary, answer, conclusion};
 use crate::export::{self, csv};
 use crate::format;
 use crate::list::distinct;
@@ -89,7 +89,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         run,
         command: format::command(&run.header.command),
         to_decide: summary.to_decide.as_deref().map(format::command),
-        best: conclusion::answer(run, &summary),
+        best: answer::sentence(run, &summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),

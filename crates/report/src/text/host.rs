@@ -1,7 +1,7 @@
 //! The host and the settings of a run.
 
 use harness::host::interrupts;
-use harness::record::{Run, Strategy, Trial};
+use harness::record::{Run, Trial};
 use harness::spec::transport::Transport;
 
 use crate::analysis::client_tail;
@@ -57,21 +57,13 @@ fn about_monitors(run: &Run) -> String {
 
 /// Counts the finished trials of a run. The probes of searches count apart.
 pub(crate) fn counts(run: &Run) -> String {
-    let finished = run.records.len();
-    match run.header.strategy {
-        Strategy::Capacity(_) => format!("{finished} probes"),
-        Strategy::Overload(_) => {
-            let pulses = run.records.iter().filter(|record| record.trial.workload.profile.is_some()).count();
-            let probes = match finished - pulses {
-                0 => String::new(),
-                probes => format!(" after {probes} probes"),
-            };
-            format!("{pulses} trials{probes}")
-        }
-        Strategy::Advise(_) => format!("{finished} trials"),
-        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } | Strategy::Gate(_) => {
-            format!("{finished} of {} trials", planned(run))
-        }
+    let strategy = &run.header.strategy;
+    let probes = run.records.iter().filter(|record| strategy.is_probe(&record.trial)).count();
+    match run.records.len() - probes {
+        trials if !strategy.is_open_ended() => format!("{trials} of {} trials", planned(run)),
+        0 if probes > 0 => format!("{probes} probes"),
+        trials if probes > 0 => format!("{trials} trials after {probes} probes"),
+        trials => format!("{trials} trials"),
     }
 }
 

@@ -45,23 +45,16 @@ pub mod tail_mark;
 use harness::record::Run;
 pub use medium::{Medium, Terminal};
 
-use crate::analysis::{AdviceReport, Capacities, GateReport, Overloads, Sweep};
+use crate::analysis::Answer;
 
-/// Renders a run by its strategy: a sweep, a search for the highest rate, an overload, a race, a gate with its ranking, or a
-/// ranking.
+/// Renders the result of a run, or its ranking; of a gate both.
 pub fn render(run: &Run, medium: Medium) -> String {
-    if let Some(sweep) = Sweep::of(run) {
-        return sweep::render(run, &sweep, medium);
-    }
-    if let Some(overloads) = Overloads::of(run) {
-        return overload::render(run, &overloads, medium);
-    }
-    if let Some(advice) = AdviceReport::of(run) {
-        return advice::render(&advice, medium);
-    }
-    let gate = GateReport::of(run).map_or_else(String::new, |gate| gate::render(&gate, medium) + "\n");
-    match Capacities::of(run) {
-        Some(capacities) => capacity::render(run, &capacities, medium),
-        None => gate + &run::render(run, medium),
+    match Answer::of(run) {
+        Some(Answer::Sweep(sweep)) => sweep::render(run, &sweep, medium),
+        Some(Answer::Capacity(capacities)) => capacity::render(run, &capacities, medium),
+        Some(Answer::Overload(overloads)) => overload::render(run, &overloads, medium),
+        Some(Answer::Advice(advice)) => advice::render(&advice, medium),
+        Some(Answer::Gate(gate)) => gate::render(&gate, medium) + "\n" + &run::render(run, medium),
+        None => run::render(run, medium),
     }
 }

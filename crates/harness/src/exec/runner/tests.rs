@@ -5,7 +5,7 @@ use load::config::Slices;
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
-use crate::record::{LatencyLimit, Run, SearchGoal, Strategy, Varied, VerdictKind};
+use crate::record::{LatencyLimit, Run, SearchGoal, Strategy, SweepGoal, Varied, VerdictKind};
 use crate::spec::ServerSpec;
 use crate::spec::interleave::Interleave;
 use crate::spec::presets;
@@ -269,7 +269,7 @@ fn first_stop_finishes_the_trial_and_second_aborts_it() {
 
 #[test]
 fn resumed_run_keeps_finished_trials_and_repeats_aborted_ones() {
-    for strategy in [Strategy::Whole, Strategy::Sweep { past: None }] {
+    for strategy in [Strategy::Whole, Strategy::Sweep(SweepGoal { past: None })] {
         let folder = tempfile::tempdir().unwrap();
         let run_folder = folder.path().join("run");
         let machine = FakeMachine::default();

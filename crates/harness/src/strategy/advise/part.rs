@@ -10,8 +10,7 @@ use stats::race::{Fit, Noise, Race, Score, Standing};
 use crate::plan::{self, duration_ns};
 use crate::record::figures::repeats_of_times;
 use crate::record::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
-use crate::strategy::separate::must_stay_separate;
-use crate::strategy::until::elapsed_ns;
+use crate::strategy::{elapsed_ns, must_stay_separate};
 
 /// Separate trials of a repeat have this heat, plus the number of the repeat.
 const SEPARATE: u32 = 1 << 31;

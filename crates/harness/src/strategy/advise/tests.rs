@@ -40,12 +40,11 @@ type Value = fn(&str, GateFigure, &Workload) -> Option<f64>;
 fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<TrialOutcome>) {
     let (mut outcomes, mut heats): (Vec<TrialOutcome>, Vec<_>) = Default::default();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
-    while let Some(trial) = super::super::next(header, &outcomes) {
-        let heat = super::super::heat(header, &outcomes, trial);
+    while let heat @ [_, ..] = crate::strategy::first_heat(header.strategy.due(header, &outcomes)).as_slice() {
         let speed = random.random_range(0.9..1.1);
         let contestants = heat.len() as u32;
         heats.push((heat.iter().map(|it| it.architecture.to_string()).collect(), heat[0].workload.clone()));
-        for trial in &heat {
+        for trial in heat {
             assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "indices are unique");
             let (name, noise) = (trial.architecture.to_string(), random.random_range(0.99..1.01));
             let of = |(figure, ..): (GateFigure, &str, Option<f64>)| {
@@ -54,17 +53,14 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
             let values = GateFigure::ALL.map(of);
             outcomes.push(TrialOutcome {
                 index: trial.index,
-                rate_per_s: trial.workload.rate_per_s,
                 elapsed_ns: u64::from(contestants) * SECOND_NS,
                 is_past: values[0].is_none(),
                 contestants,
                 heat: crate::record::figures::heat(trial),
-                metric: None,
-                times: None,
                 values: values.into(),
                 is_alone: trial.load.slices.is_none(),
                 is_separated: trial.load.slices.is_none(),
-                probe: None,
+                ..Default::default()
             });
         }
         assert!(heats.len() < 1_000, "the race ends");
@@ -204,12 +200,13 @@ fn budget_ends_the_race_after_three_repeats() {
 fn separate_contestants_race_and_failed_ones_run_again() {
     let header = header(&["spin", "mt", "epoll"], GateFigure::P50, &[], 60);
     let heats = |outcomes: &[TrialOutcome]| {
-        let Strategy::Advise(goal) = &header.strategy else { panic!("a race") };
-        let of = |heat: &Vec<Trial>| {
+        let of = |heat: &[Trial]| {
             let names = heat.iter().map(|it| it.architecture.to_string()).collect::<BTreeSet<_>>();
             (names, heat[0].load.slices.map(|it| it.contestants))
         };
-        super::heats(&header, goal, outcomes).iter().map(of).collect::<Vec<_>>()
+        let heat = |trial: &Trial| trial.load.slices.map_or(trial.index, |slices| 1_000 + slices.heat);
+        let due = header.strategy.due(&header, outcomes);
+        due.chunk_by(|a, b| heat(a) == heat(b)).map(of).collect::<Vec<_>>()
     };
     let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
     assert_eq!(heats(&[]), [(set(&["epoll", "mt"]), Some(2)), (set(&["spin"]), None)]);

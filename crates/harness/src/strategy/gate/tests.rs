@@ -24,21 +24,14 @@ fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (
     let header = header(figures);
     let Strategy::Gate(goal) = &header.strategy else { panic!("the run is a gate") };
     let (mut outcomes, mut repeats) = (Vec::new(), 0);
-    while let Some(trial) = super::super::next(&header, &outcomes) {
-        let values = if goal.is_old(&trial) { [Some(100.0); 2] } else { values(trial.repeat) };
+    while let [trial, ..] = header.strategy.due(&header, &outcomes).as_slice() {
+        let values = if goal.is_old(trial) { [Some(100.0); 2] } else { values(trial.repeat) };
         outcomes.push(TrialOutcome {
             index: trial.index,
-            rate_per_s: trial.workload.rate_per_s,
             elapsed_ns: 2 * SECOND_NS,
             contestants: 2,
-            heat: 0,
-            is_past: false,
-            is_alone: false,
-            metric: None,
-            times: None,
-            is_separated: false,
             values: values.into(),
-            probe: None,
+            ..Default::default()
         });
         repeats = trial.repeat + 1;
     }

@@ -181,18 +181,12 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
     let Strategy::Capacity(goal) = &header.strategy else { panic!("{:?}", header.strategy) };
     let result = |trial: &Trial, value: f64| (value, probe(&trial.architecture.to_string(), value));
     let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
-        is_alone: contestants == 1,
-        is_separated: false,
-        contestants,
-        heat: 0,
-        metric: None,
-        times: None,
-        values: Vec::new(),
         index: trial.index,
         rate_per_s: trial.workload.rate_per_s,
         elapsed_ns: u64::from(contestants) * 1_000_000_000,
-        is_past: false,
+        contestants,
         probe: goal.value(&trial.workload).map(|value| result(trial, value)),
+        ..TrialOutcome::default()
     };
     let mut outcomes: Vec<TrialOutcome> = Vec::new();
     while let Some(heat) = next_heat(header, &outcomes) {
@@ -206,7 +200,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
 }
 
 fn next_heat(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Vec<Trial>> {
-    Some(crate::strategy::heat(header, outcomes, crate::strategy::next(header, outcomes)?))
+    Some(crate::strategy::first_heat(header.strategy.due(header, outcomes))).filter(|heat| !heat.is_empty())
 }
 
 fn tail_goal() -> SearchGoal {

@@ -260,14 +260,20 @@ fn until_decides_pairs_or_prints_how_to_continue() {
     let more = ["--placebo", "--until", "20%", "--budget", "3s", "--output", "here"];
     let out = text(&measure(folder.path(), &[&SMALL[..at], &SMALL[at + 2..], &more].concat()).stdout);
     let stored = harness::store::read(&folder.path().join("here")).unwrap();
-    assert_eq!(stored.header.strategy, harness::record::Strategy::Until { margin: 0.2, time_max_ns: 3_000_000_000 });
+    assert_eq!(
+        stored.header.strategy,
+        harness::record::Strategy::Until(harness::record::UntilGoal { margin: 0.2, time_max_ns: 3_000_000_000 })
+    );
     assert_interleaved(&stored);
     let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
     let rows = report["summary"]["comparisons"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     measure(folder.path(), &["compare", "--resume", "here", "--budget", "4s", "--quiet"]);
     let resumed = harness::store::read(&folder.path().join("here")).unwrap().header;
-    assert_eq!(resumed.strategy, harness::record::Strategy::Until { margin: 0.2, time_max_ns: 4_000_000_000 });
+    assert_eq!(
+        resumed.strategy,
+        harness::record::Strategy::Until(harness::record::UntilGoal { margin: 0.2, time_max_ns: 4_000_000_000 })
+    );
     // On a busy machine most trials may be invalid.
     if rows.iter().any(|row| row["verdict"] != "valid") {
         return;
