@@ -140,7 +140,7 @@ impl PaperComparison {
             bail!("{these_runs_have} no data for {word} of {}{}{why}", paper.name, no_data(paper, part, runs, &again));
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();
-        let (setup, series) = (setup::compared(paper.setup, paper.series, runs), queue::shown(paper.series, runs));
+        let (setup, series) = (setup::compared(paper, runs), queue::shown(paper.series, runs));
         Ok(Self { paper, part, setup, series, figures, missing, impossible, claims, interleaving, tables })
     }
 

@@ -13,7 +13,6 @@ use crate::claims::{
     SERVICE_P99, STEERING, Statement,
 };
 use crate::figure::{Here, Kind, PaperFigure, Scale, has_only_traffic_of_papers, with_levels};
-use crate::setup::{self, Setting};
 use report::analysis::deviation::DeviationOf;
 
 /// The accept strategies.
@@ -199,41 +198,6 @@ fn panel(
 fn by_rate(here: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>], cases: &[Case], metric: &Metric) -> Vec<Panel> {
     cases.iter().map(|&case| panel(here, deviation_of, SERVERS, case, metric, Dimension::Rate)).collect()
 }
-
-/// The authors' value if no source quotes it: the paper itself was not at hand.
-const UNKNOWN: &str = "not known";
-/// The rates of the evaluation, of which only the names are known.
-const LOADS: &str = "light, medium and heavy load";
-
-/// The evaluation and the production data.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS
-        .authors("a load balancer, with clients and web servers on hosts of their own")
-        .meaning("no web servers behind the threads, which answer themselves"),
-    setup::MACHINE.authors("32 CPUs, 128 GiB").meaning("threads share fewer CPUs, so expensive requests sleep"),
-    setup::SYSTEM.authors("Linux 4.19").meaning("a later kernel"),
-    setup::SERVERS
-        .authors("32 processes, one for each CPU")
-        .meaning("threads instead of processes; fewer have smaller deviations"),
-    setup::ACCEPT.authors("exclusive, reuseport, hermes"),
-    setup::CLIENTS.authors(UNKNOWN).meaning("ours"),
-    setup::CONNECTIONS.authors(UNKNOWN).meaning("ours"),
-    setup::RATES.authors(LOADS).of(&["hermes2025-short", "hermes2025-mixed"]).meaning("ours"),
-    setup::RATES.authors(LOADS).of(&["hermes2025-busy"]).meaning("ours"),
-    setup::TRAFFIC
-        .authors("HTTP and TLS of 1500 tenants on some 10000 ports")
-        .meaning("one port: exclusive's cost of many ports is missing"),
-    setup::WORK
-        .authors("TLS, compression, regular expressions")
-        .meaning("as long in each strategy, but without CPU time"),
-    setup::STALL
-        .authors("processes that hang in production")
-        .of(&["hermes2025-stall"])
-        .meaning("one thread, at regular times"),
-    setup::PHASES.authors("production: two days; cases: not known").meaning("ours"),
-    setup::REPEATS.authors(UNKNOWN).meaning("intervals need three"),
-    setup::ORDER.authors(UNKNOWN).meaning("ours"),
-];
 
 const fn of(servers: &'static [&'static str], metric: &'static Metric, case: Case, is: Is) -> Statement {
     Statement::of(servers, metric, case.1, is)

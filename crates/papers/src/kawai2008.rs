@@ -10,7 +10,6 @@ use crate::claims::{
 };
 use crate::clients;
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, with_levels};
-use crate::setup::{self, Setting};
 use report::plot::chart::{Chart, Form, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
@@ -207,43 +206,6 @@ fn draw(
         format!("{} Here the load comes from {clients}; in the paper from 5 clients with two threads.", chart.words);
     Some(Chart { words, ..chart })
 }
-
-const MEASURED: &[&str] = &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"];
-const HTTP_LIKE: &[&str] = &["kawai2008-http", "kawai2008-saturated"];
-
-/// Section 5.1, and Tables 1 to 3. Appendix A.1 is a calculation, without a set-up of its own.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS
-        .authors("a server and 5 clients on gigabit Ethernet")
-        .of(MEASURED)
-        .meaning("over loopback there is no wire; the lab of kawai2008-synchronisation has such links"),
-    setup::HOSTS
-        .authors("a calculation for five clients on gigabit Ethernet")
-        .of(&["kawai2008-synchronisation"])
-        .meaning("measured, not calculated"),
-    setup::MACHINE.authors("Pentium III, 800 MHz").meaning("compare shapes and ratios, not times"),
-    setup::SYSTEM.authors("Linux 2.6.9-42.0.3.EL").meaning("the kernel's mechanisms have changed since"),
-    setup::SERVERS.authors("mp, mt, epoll, select, poll").of(MEASURED),
-    setup::QUEUE.authors("epoll"),
-    setup::CLIENTS
-        .authors("5 clients with two threads")
-        .of(MEASURED)
-        .meaning("with --quick fewer threads compete for CPUs; --full runs the paper's clients"),
-    setup::PACING.authors("yield").of(MEASURED).meaning("--full waits as the paper's client"),
-    setup::SCHEDULE.authors("slot-random").of(MEASURED),
-    setup::CONNECTIONS.authors("400, 2000, 10000").of(MEASURED),
-    setup::RATES.authors("125, 500, 2000").of(&["kawai2008-http"]),
-    setup::RATES.authors("125, 500, 2000, 8000").of(&["kawai2008-minimised"]),
-    setup::RATES.authors("8000").of(&["kawai2008-saturated"]),
-    setup::TRAFFIC.authors("128B -> 10KiB").of(HTTP_LIKE),
-    setup::TRAFFIC.authors("1B -> 1B").of(&["kawai2008-minimised"]),
-    setup::PHASES
-        .authors("ramp 30s, warm-up 30s, window 10min")
-        .of(MEASURED)
-        .meaning("a shorter window has wider intervals; --full runs the paper's phases"),
-    setup::REPEATS.authors("not stated").of(MEASURED).meaning("intervals need three"),
-    setup::ORDER.authors(setup::SEPARATE).of(MEASURED).meaning(setup::INTERLEAVED),
-];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {

@@ -4,7 +4,7 @@
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
 //! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
-//! - `setup`: the authors' set-up beside the run's; `queue`: the event queue of a system in place of epoll
+//! - `setup`: the authors' set-up, in `setup.csv`, beside the run's; `queue`: the event queue of a system in place of epoll
 //! - `clients`: the clients of two papers; `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
 
 mod claims;
@@ -33,7 +33,6 @@ use claims::Claim;
 pub use comparison::{PaperComparison, PaperExport};
 use figure::PaperFigure;
 use grid::{PaperTable, PaperTables};
-use setup::Setting;
 
 /// A row of [`PAPERS`].
 #[derive(Debug)]
@@ -44,8 +43,6 @@ pub struct Paper {
     pub citation: &'static str,
     /// The subject in a few words.
     pub about: &'static str,
-    /// The authors' set-up.
-    setup: &'static [Setting],
     /// The built-in experiments that produce the paper's runs.
     pub experiments: &'static [&'static str],
     /// The paper's claims.
@@ -90,7 +87,6 @@ pub const PAPERS: &[Paper] = &[
                    (2008)",
         about: "service time and send delay of five architectures, and clients that send simultaneously",
         experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"],
-        setup: kawai2008::SETUP,
         claims: kawai2008::CLAIMS,
         figure_word: "Figure",
         figures: kawai2008::FIGURES,
@@ -105,7 +101,6 @@ pub const PAPERS: &[Paper] = &[
                    Japanese)",
         about: "service time with few active connections, and deviations of sends from even intervals",
         experiments: &["kawai2006"],
-        setup: kawai2006::SETUP,
         claims: kawai2006::CLAIMS,
         figure_word: "Figure",
         figures: kawai2006::FIGURES,
@@ -120,7 +115,6 @@ pub const PAPERS: &[Paper] = &[
                    Technology, 2012)",
         about: "HTTP with and without idle connections, and datagrams to many ports",
         experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
-        setup: maharjan2012::SETUP,
         claims: maharjan2012::CLAIMS,
         figure_word: "Figure",
         figures: maharjan2012::FIGURES,
@@ -135,7 +129,6 @@ pub const PAPERS: &[Paper] = &[
                    applications\" (AFRICON 2009)",
         about: "transactions per second of five threading models",
         experiments: &["voras2009"],
-        setup: voras2009::SETUP,
         claims: voras2009::CLAIMS,
         figure_word: "Figure",
         figures: voras2009::FIGURES,
@@ -149,7 +142,6 @@ pub const PAPERS: &[Paper] = &[
         citation: "M. Welsh, \"SandStorm I/O Core Benchmarks\" (Harvard University, 2001)",
         about: "bandwidth of streams by numbers of connections and of idle connections",
         experiments: &["welsh2001-connections", "welsh2001-10k", "welsh2001-idle"],
-        setup: welsh2001::SETUP,
         claims: welsh2001::CLAIMS,
         figure_word: "Graph",
         figures: welsh2001::FIGURES,
@@ -170,7 +162,6 @@ pub const PAPERS: &[Paper] = &[
             "hermes2025-mixed",
             "hermes2025-stall",
         ],
-        setup: hermes2025::SETUP,
         claims: hermes2025::CLAIMS,
         figure_word: "Figure",
         figures: hermes2025::FIGURES,

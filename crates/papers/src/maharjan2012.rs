@@ -14,7 +14,6 @@ use crate::claims::{Claim, Dimension, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, ranked_or, rate};
 use crate::grid::{self, Grid, GridRow, PaperTable, PaperTables};
 use crate::queue;
-use crate::setup::{self, Setting};
 use report::analysis::deviation::DeviationOf;
 use report::analysis::sweep::{Curve, Sweep};
 use report::export::autobench;
@@ -199,57 +198,6 @@ pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Op
     let (json, csv) = (json!({ "tables": [{ "number": "4.9", "table": grid }] }), grid.csv());
     Ok(Some(PaperTables { grids: vec![("4.9", grid)], json, csv }))
 }
-
-const HTTP: &[&str] = &["maharjan2012-http", "maharjan2012-idle"];
-const UDP: &[&str] = &["maharjan2012-udp"];
-
-/// Sections 4.1 to 4.5, and 5.1 to 5.3.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS
-        .authors("a virtual server on VMware ESXi and two clients, one for UDP")
-        .meaning("over loopback there is no wire, and clients share the host's CPUs with the server"),
-    setup::MACHINE.authors("one CPU of a Xeon L5520, 2.27 GHz").meaning("compare shapes and ratios, not rates"),
-    setup::SYSTEM
-        .authors("Linux 2.6.32-28, FreeBSD 8.1, OpenSolaris 2009.06, Windows 7")
-        .meaning("only the panels of one system are drawn"),
-    setup::SERVERS.authors("epoll, poll, select").of(HTTP),
-    setup::SERVERS.authors("epoll, poll, select").of(UDP),
-    setup::QUEUE
-        .authors("epoll; kqueue; /dev/poll, event ports")
-        .meaning("one system's; libevent calls it in the thesis, muxbench's own loop here"),
-    setup::CLIENTS.authors("2 clients with one loop").of(HTTP).meaning("httperf in the thesis; here muxbench"),
-    setup::CLIENTS.authors("1 client with one loop").of(UDP),
-    setup::RATES.authors("10000, 15000, 20000, 25000, 30000, 35000, 40000, 45000").of(&["maharjan2012-http"]),
-    setup::RATES
-        .authors("the highest that each server can handle")
-        .of(&["maharjan2012-idle"])
-        .meaning("a closed loop finds the highest rate"),
-    setup::RATES.authors("10, 100").of(UDP),
-    setup::TRAFFIC
-        .authors("http, 100 requests on a connection")
-        .of(&["maharjan2012-http"])
-        .meaning("the size is that of Figure 4.9's network I/O"),
-    setup::TRAFFIC
-        .authors("http, 100 requests on a connection")
-        .of(&["maharjan2012-idle"])
-        .meaning("connections last for the whole trial"),
-    setup::TRAFFIC.authors("not stated").of(UDP).meaning("ours"),
-    setup::CONNECTIONS.authors("1000").of(HTTP),
-    setup::IDLE.authors("0 to 15000").of(&["maharjan2012-idle"]).meaning("the text names only 5000 and 15000"),
-    setup::PORTS.authors("10 to 5000").of(UDP).meaning("the text names only the ends"),
-    setup::TIMEOUT.authors("5s").of(HTTP),
-    setup::PHASES
-        .authors("until the last of 1000 connections has closed")
-        .of(&["maharjan2012-http"])
-        .meaning("a ramp and a warm-up, then at most 1000 connections, which may overlap"),
-    setup::SESSIONS
-        .authors("1000")
-        .of(&["maharjan2012-http"])
-        .meaning("with --quick the window ends before the last session; --full has all"),
-    setup::PHASES.authors("not stated").of(&["maharjan2012-idle", "maharjan2012-udp"]).meaning("ours"),
-    setup::REPEATS.authors("1").meaning("intervals need repeats, or blocks of interleaved trials"),
-    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
-];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {

@@ -1,51 +1,45 @@
 //! The table at the head of a paper's report: what the authors did, what the run did, and where they differ.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use harness::record::{Run, Trial};
 use harness::spec::stall::Stall;
 use harness::spec::units::{Share, Size, Sizes, Time, Work};
 use report::text::{Medium, table};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{clients, queue};
+use crate::{Paper, clients, queue};
 
 /// A property of a set-up.
-#[derive(Clone, Copy, Debug)]
-pub struct Aspect {
+struct Aspect {
     name: &'static str,
+    /// The meaning of a difference, if the row has no other.
+    meaning: &'static str,
     /// Returns the values of a run, in their order; servers in the order of the paper's series.
     of: fn(&[&str], &Run) -> Vec<String>,
 }
 
 /// A row of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    aspect: Aspect,
-    /// The experiments that the row is about; empty for all of the paper's.
-    experiments: &'static [&'static str],
+#[derive(Debug, Deserialize)]
+struct Setting {
+    paper: String,
+    /// The name of a row of [`ASPECTS`].
+    aspect: String,
+    /// The last words of the names of the experiments that the row is about; empty for all of the paper's.
+    experiments: String,
     /// The authors' values, in the form in which this file writes the run's.
-    authors: &'static str,
-    /// The meaning of a difference; if empty, the difference between the two lists.
-    meaning: &'static str,
+    authors: String,
+    /// The meaning of a difference; if empty, that of the aspect, or the difference between the two lists.
+    meaning: String,
 }
 
-impl Aspect {
-    pub const fn authors(self, authors: &'static str) -> Setting {
-        Setting { aspect: self, experiments: &[], authors, meaning: "" }
-    }
-}
-
-impl Setting {
-    pub const fn of(self, experiments: &'static [&'static str]) -> Self {
-        Self { experiments, ..self }
-    }
-
-    pub const fn meaning(self, meaning: &'static str) -> Self {
-        Self { meaning, ..self }
-    }
-}
+/// The set-ups of all papers.
+static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(include_str!("setup.csv").as_bytes());
+    reader.deserialize().map(|row| row.expect("a test reads every row")).collect()
+});
 
 /// A row, filled from runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -57,36 +51,35 @@ pub struct Compared {
     pub difference: String,
 }
 
-/// The order of the authors' trials.
-pub const SEPARATE: &str = "one server at a time";
-/// The meaning of another order.
-pub const INTERLEAVED: &str = "servers take turns, so that they share the speed of the host; --full runs one at a time";
-
 const HEADINGS: [&str; 4] = ["", "the authors", "this run", "difference"];
 const TITLE: &str = "Set-up";
 
 /// Fills the rows of a paper for which the runs have trials.
-pub fn compared(settings: &[Setting], series: &[&str], runs: &[Run]) -> Vec<Compared> {
-    let row = |&Setting { aspect, experiments, authors, meaning }: &Setting| {
-        let is_of = |run: &&Run| experiments.is_empty() || experiments.contains(&run.header.experiment.as_str());
+pub fn compared(paper: &Paper, runs: &[Run]) -> Vec<Compared> {
+    let row = |setting: &'static Setting| {
+        let aspect = ASPECTS.iter().find(|aspect| aspect.name == setting.aspect).expect("a test reads every row");
+        let parts: Vec<&str> = setting.experiments.split_whitespace().collect();
+        let is_of = |run: &&Run| {
+            let part = run.header.experiment.strip_prefix(paper.name).and_then(|rest| rest.strip_prefix('-'));
+            parts.is_empty() || part.is_some_and(|part| parts.contains(&part))
+        };
         let mut values: Vec<String> = Vec::new();
-        for value in runs.iter().filter(is_of).flat_map(|run| (aspect.of)(series, run)) {
+        for value in runs.iter().filter(is_of).flat_map(|run| (aspect.of)(paper.series, run)) {
             if !values.contains(&value) {
                 values.push(value);
             }
         }
         let here = values.join(if values.iter().any(|value| value.contains(", ")) { "; " } else { ", " });
-        let about = experiments.iter().filter_map(|name| name.split_once('-')).map(|(_, part)| part);
-        let about = about.collect::<Vec<_>>().join(", ");
-        let what = if about.is_empty() { aspect.name.to_owned() } else { format!("{} ({about})", aspect.name) };
-        let difference = match meaning {
-            _ if here == authors => "no".to_owned(),
-            "" => lists_differ(authors, &here),
-            meaning => meaning.to_owned(),
+        let about = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        let difference = match [setting.meaning.as_str(), aspect.meaning] {
+            _ if here == setting.authors => "no".to_owned(),
+            ["", ""] => lists_differ(&setting.authors, &here),
+            ["", meaning] | [meaning, _] => meaning.to_owned(),
         };
+        let (what, authors) = (aspect.name.to_owned() + &about, setting.authors.as_str());
         (!here.is_empty()).then_some(Compared { what, authors, here, difference })
     };
-    settings.iter().filter_map(row).collect()
+    SETTINGS.iter().filter(|setting| setting.paper == paper.name).filter_map(row).collect()
 }
 
 /// Describes how two lists differ.
@@ -124,202 +117,203 @@ fn word(word: impl Into<String>) -> Option<(f64, String)> {
     Some((0.0, word.into()))
 }
 
-pub const HOSTS: Aspect = Aspect {
-    name: "hosts",
-    of: |_, run| {
-        each(run, |trial| match &trial.workload.network {
-            _ if run.header.is_distributed => word("server and clients on hosts of their own"),
-            Some(network) => word(format!("network namespaces, {network}")),
-            None => {
-                let over = trial.workload.transport.words().unwrap_or("over loopback");
-                word(format!("server and clients on one host, {over}"))
-            }
-        })
-    },
-};
-
-pub const MACHINE: Aspect = Aspect {
-    name: "machine",
-    of: |_, run| {
-        let host = &run.header.host;
-        let cpus = host.get("cpus allowed").map(|cpus| format!(", CPUs {cpus}")).unwrap_or_default();
-        host.get("cpu").map(|cpu| format!("{cpu}{cpus}")).into_iter().collect()
-    },
-};
-
-pub const SYSTEM: Aspect =
-    Aspect { name: "system", of: |_, run| harness::host::system(&run.header.host).into_iter().collect() };
-
-pub const SERVERS: Aspect = Aspect {
-    name: "servers",
-    of: |series, run| {
-        each(run, |trial| {
-            let name = trial.architecture.to_string();
-            let place = queue::position(series, &name).unwrap_or(series.len());
-            // The row of event queues names the mechanism of these.
-            let model = queue::QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
-            Some((place as f64, model.unwrap_or(&name).to_owned()))
-        })
-    },
-};
-
-pub const ACCEPT: Aspect = Aspect {
-    name: "accept strategies",
-    of: |series, run| {
-        each(run, |trial| {
-            let name = trial.serve.ours()?.accept.to_string();
-            Some((series.iter().position(|it| *it == name).unwrap_or(series.len()) as f64, name))
-        })
-    },
-};
-
-pub const WORK: Aspect = Aspect {
-    name: "work of a request",
-    of: |_, run| each(run, |trial| word(trial.workload.work.map_or("none".into(), |work| Work(work).to_string()))),
-};
-
-pub const STALL: Aspect =
-    Aspect { name: "stalls", of: |_, run| each(run, |trial| word(Stall(trial.serve.ours()?.stall?).to_string())) };
-
-pub const QUEUE: Aspect =
-    Aspect { name: "event queue", of: |_, run| queue::of([run]).into_iter().map(str::to_owned).collect() };
-
-pub const CLIENTS: Aspect = Aspect {
-    name: "clients",
-    of: |_, run| Some(clients::words([run])).filter(|words| !words.is_empty()).into_iter().collect(),
-};
-
-pub const PACING: Aspect = Aspect {
-    name: "client's wait for a send time",
-    of: |_, run| {
-        let waits = run.records.iter().filter_map(|record| record.load.as_ref()?.pacing);
-        let waits: BTreeSet<String> = waits.map(|pacing| report::format::name(&pacing)).collect();
-        waits.into_iter().collect()
-    },
-};
-
-/// The placement of servers and clients that bind no thread to a CPU.
-pub const SHARED: &str = "server and clients share all CPUs";
-
-pub const PLACEMENT: Aspect = Aspect {
-    name: "CPUs",
-    of: |_, run| {
-        let placement = &run.header.placement;
-        vec![if placement.contains("they share CPUs") { SHARED.into() } else { placement.clone() }]
-    },
-};
-
-pub const CONNECTIONS: Aspect =
-    Aspect { name: "connections", of: |_, run| each(run, |trial| number(trial.workload.connections)) };
-
-pub const PORTS: Aspect =
-    Aspect { name: "ports", of: |_, run| each(run, |trial| number(trial.workload.service.ports()?)) };
-
-pub const IDLE: Aspect =
-    Aspect { name: "idle connections", of: |_, run| each(run, |trial| number(trial.workload.idle)) };
-
-pub const ACTIVE: Aspect = Aspect {
-    name: "active share",
-    of: |_, run| each(run, |trial| Some((-trial.workload.active, Share(trial.workload.active).to_string()))),
-};
-
-pub const RATES: Aspect = Aspect {
-    name: "requests/s",
-    of: |_, run| {
-        each(run, |trial| match trial.workload.rate_per_s {
-            Some(rate_per_s) => number(rate_per_s),
-            None => word("as fast as the server answers"),
-        })
-    },
-};
-
-pub const SCHEDULE: Aspect =
-    Aspect { name: "send times", of: |_, run| each(run, |trial| word(report::format::name(&trial.workload.schedule))) };
-
-pub const TRAFFIC: Aspect = Aspect {
-    name: "traffic",
-    of: |_, run| {
-        each(run, |trial| {
-            let workload = &trial.workload;
-            let service = match (workload.service.fixed(), workload.service.stream()) {
-                (Some((request, response)), _) => format!("{} -> {}", Size(request), Size(response)),
-                (_, Some(stream)) => harness::spec::stream::Stream::from(stream).to_string(),
-                (None, None) => workload.service.name().to_owned(),
-            };
-            let http = workload.http.as_ref().map(|http| &http.targets);
-            let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
-            let body = body.map(|bytes| format!(" with responses of {bytes} B"));
-            let requests = workload.requests_per_connection.map(|count| match count {
-                1 => ", 1 request on a connection".to_owned(),
-                _ => format!(", {count} requests on a connection"),
-            });
-            let records = workload.kv.as_ref().map(|kv| {
-                let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
-                format!(" with {} records of {sizes}, {} reads", kv.records, report::format::percent(kv.get_share))
-            });
-            word([Some(service), body, records, requests].into_iter().flatten().collect::<String>())
-        })
-    },
-};
-
-pub const PHASES: Aspect = Aspect {
-    name: "phases",
-    of: |_, run| {
-        each(run, |trial| {
-            let phases = &trial.workload.phases;
-            let named = [("ramp", phases.ramp_ns), ("warm-up", phases.warm_up_ns), ("window", phases.measure_ns)];
-            let named = named.into_iter().filter(|(_, ns)| *ns > 0).map(|(name, ns)| format!("{name} {}", Time(ns)));
-            Some((phases.measure_ns as f64, named.collect::<Vec<_>>().join(", ")))
-        })
-    },
-};
-
-pub const SESSIONS: Aspect = Aspect {
-    name: "sessions in the window",
-    of: |_, run| {
-        each(run, |trial| {
-            let workload = &trial.workload;
-            let requests = workload.rate_per_s? * workload.phases.measure_ns as f64 / 1e9;
-            number((requests / f64::from(workload.requests_per_connection?)).round())
-        })
-    },
-};
-
-pub const REPEATS: Aspect = Aspect {
-    name: "repeats",
-    of: |_, run| {
-        let repeats = run.header.trials.iter().map(|trial| trial.repeat + 1).max();
-        repeats.map(|repeats| repeats.to_string()).into_iter().collect()
-    },
-};
-
-pub const TIMEOUT: Aspect = Aspect {
-    name: "timeout",
-    of: |_, run| each(run, |trial| Some((trial.load.timeout_ns as f64, Time(trial.load.timeout_ns).to_string()))),
-};
-
 /// Returns the number of finished trials that were interleaved.
 pub fn interleaved(run: &Run) -> usize {
     run.records.iter().filter(|record| record.trial.load.slices.is_some()).count()
 }
 
-pub const ORDER: Aspect = Aspect {
-    name: "order",
-    of: |_, run| match (interleaved(run), run.records.len()) {
-        (_, 0) => Vec::new(),
-        (0, _) => vec![SEPARATE.into()],
-        (all, trials) if all == trials => vec!["interleaved".into()],
-        (some, trials) => vec![format!("{some} of {trials} trials interleaved")],
+/// The meaning of another order of trials.
+const INTERLEAVED: &str = "servers take turns, so that they share the speed of the host; --full runs one at a time";
+
+const ASPECTS: &[Aspect] = &[
+    Aspect {
+        name: "hosts",
+        meaning: "",
+        of: |_, run| {
+            each(run, |trial| match &trial.workload.network {
+                _ if run.header.is_distributed => word("server and clients on hosts of their own"),
+                Some(network) => word(format!("network namespaces, {network}")),
+                None => {
+                    let over = trial.workload.transport.words().unwrap_or("over loopback");
+                    word(format!("server and clients on one host, {over}"))
+                }
+            })
+        },
     },
-};
+    Aspect {
+        name: "machine",
+        meaning: "",
+        of: |_, run| {
+            let host = &run.header.host;
+            let cpus = host.get("cpus allowed").map(|cpus| format!(", CPUs {cpus}")).unwrap_or_default();
+            host.get("cpu").map(|cpu| format!("{cpu}{cpus}")).into_iter().collect()
+        },
+    },
+    Aspect { name: "system", meaning: "", of: |_, run| harness::host::system(&run.header.host).into_iter().collect() },
+    Aspect {
+        name: "servers",
+        meaning: "",
+        of: |series, run| {
+            each(run, |trial| {
+                let name = trial.architecture.to_string();
+                let place = queue::position(series, &name).unwrap_or(series.len());
+                // The row of event queues names the mechanism of these.
+                let model = queue::QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
+                Some((place as f64, model.unwrap_or(&name).to_owned()))
+            })
+        },
+    },
+    Aspect {
+        name: "accept strategies",
+        meaning: "",
+        of: |series, run| {
+            each(run, |trial| {
+                let name = trial.serve.ours()?.accept.to_string();
+                Some((series.iter().position(|it| *it == name).unwrap_or(series.len()) as f64, name))
+            })
+        },
+    },
+    Aspect {
+        name: "work of a request",
+        meaning: "",
+        of: |_, run| each(run, |trial| word(trial.workload.work.map_or("none".into(), |work| Work(work).to_string()))),
+    },
+    Aspect {
+        name: "stalls",
+        meaning: "",
+        of: |_, run| each(run, |trial| word(Stall(trial.serve.ours()?.stall?).to_string())),
+    },
+    Aspect { name: "event queue", meaning: "", of: |_, run| queue::of([run]).into_iter().map(str::to_owned).collect() },
+    Aspect {
+        name: "clients",
+        meaning: "",
+        of: |_, run| Some(clients::words([run])).filter(|words| !words.is_empty()).into_iter().collect(),
+    },
+    Aspect {
+        name: "client's wait for a send time",
+        meaning: "",
+        of: |_, run| {
+            let waits = run.records.iter().filter_map(|record| record.load.as_ref()?.pacing);
+            let waits: BTreeSet<String> = waits.map(|pacing| report::format::name(&pacing)).collect();
+            waits.into_iter().collect()
+        },
+    },
+    Aspect {
+        name: "CPUs",
+        meaning: "",
+        of: |_, run| {
+            let placement = &run.header.placement;
+            vec![if placement.contains("they share CPUs") {
+                "server and clients share all CPUs".into()
+            } else {
+                placement.clone()
+            }]
+        },
+    },
+    Aspect { name: "connections", meaning: "", of: |_, run| each(run, |trial| number(trial.workload.connections)) },
+    Aspect { name: "ports", meaning: "", of: |_, run| each(run, |trial| number(trial.workload.service.ports()?)) },
+    Aspect { name: "idle connections", meaning: "", of: |_, run| each(run, |trial| number(trial.workload.idle)) },
+    Aspect {
+        name: "active share",
+        meaning: "",
+        of: |_, run| each(run, |trial| Some((-trial.workload.active, Share(trial.workload.active).to_string()))),
+    },
+    Aspect {
+        name: "requests/s",
+        meaning: "",
+        of: |_, run| {
+            each(run, |trial| match trial.workload.rate_per_s {
+                Some(rate_per_s) => number(rate_per_s),
+                None => word("as fast as the server answers"),
+            })
+        },
+    },
+    Aspect {
+        name: "send times",
+        meaning: "",
+        of: |_, run| each(run, |trial| word(report::format::name(&trial.workload.schedule))),
+    },
+    Aspect {
+        name: "traffic",
+        meaning: "",
+        of: |_, run| {
+            each(run, |trial| {
+                let workload = &trial.workload;
+                let service = match (workload.service.fixed(), workload.service.stream()) {
+                    (Some((request, response)), _) => format!("{} -> {}", Size(request), Size(response)),
+                    (_, Some(stream)) => harness::spec::stream::Stream::from(stream).to_string(),
+                    (None, None) => workload.service.name().to_owned(),
+                };
+                let http = workload.http.as_ref().map(|http| &http.targets);
+                let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
+                let body = body.map(|bytes| format!(" with responses of {bytes} B"));
+                let requests = workload.requests_per_connection.map(|count| match count {
+                    1 => ", 1 request on a connection".to_owned(),
+                    _ => format!(", {count} requests on a connection"),
+                });
+                let records = workload.kv.as_ref().map(|kv| {
+                    let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
+                    format!(" with {} records of {sizes}, {} reads", kv.records, report::format::percent(kv.get_share))
+                });
+                word([Some(service), body, records, requests].into_iter().flatten().collect::<String>())
+            })
+        },
+    },
+    Aspect {
+        name: "phases",
+        meaning: "",
+        of: |_, run| {
+            each(run, |trial| {
+                let phases = &trial.workload.phases;
+                let named = [("ramp", phases.ramp_ns), ("warm-up", phases.warm_up_ns), ("window", phases.measure_ns)];
+                let named =
+                    named.into_iter().filter(|(_, ns)| *ns > 0).map(|(name, ns)| format!("{name} {}", Time(ns)));
+                Some((phases.measure_ns as f64, named.collect::<Vec<_>>().join(", ")))
+            })
+        },
+    },
+    Aspect {
+        name: "sessions in the window",
+        meaning: "",
+        of: |_, run| {
+            each(run, |trial| {
+                let workload = &trial.workload;
+                let requests = workload.rate_per_s? * workload.phases.measure_ns as f64 / 1e9;
+                number((requests / f64::from(workload.requests_per_connection?)).round())
+            })
+        },
+    },
+    Aspect {
+        name: "repeats",
+        meaning: "intervals need three",
+        of: |_, run| {
+            let repeats = run.header.trials.iter().map(|trial| trial.repeat + 1).max();
+            repeats.map(|repeats| repeats.to_string()).into_iter().collect()
+        },
+    },
+    Aspect {
+        name: "timeout",
+        meaning: "",
+        of: |_, run| each(run, |trial| Some((trial.load.timeout_ns as f64, Time(trial.load.timeout_ns).to_string()))),
+    },
+    Aspect {
+        name: "order",
+        meaning: INTERLEAVED,
+        of: |_, run| match (interleaved(run), run.records.len()) {
+            (_, 0) => Vec::new(),
+            (0, _) => vec!["one server at a time".into()],
+            (all, trials) if all == trials => vec!["interleaved".into()],
+            (some, trials) => vec![format!("{some} of {trials} trials interleaved")],
+        },
+    },
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn rows(paper: &str, runs: &[Run]) -> Vec<Compared> {
-        let paper = crate::find(paper).unwrap();
-        compared(paper.setup, paper.series, runs)
+        compared(crate::find(paper).unwrap(), runs)
     }
 
     #[test]
@@ -345,11 +339,18 @@ mod tests {
     }
 
     #[test]
-    fn every_set_up_has_the_basic_rows() {
+    fn rows_name_papers_aspects_and_experiments() {
+        for Setting { paper, aspect, experiments, .. } in SETTINGS.iter() {
+            let paper = crate::find(paper).unwrap_or_else(|| panic!("{paper}"));
+            assert!(ASPECTS.iter().any(|it| it.name == aspect), "{aspect}");
+            for part in experiments.split_whitespace() {
+                assert!(paper.experiments.contains(&format!("{}-{part}", paper.name).as_str()), "{part}");
+            }
+        }
         for paper in crate::PAPERS {
-            for aspect in [HOSTS, SYSTEM, CLIENTS, TRAFFIC, PHASES] {
-                let has_row = paper.setup.iter().any(|row| row.aspect.name == aspect.name);
-                assert!(has_row, "{} has no row `{}`", paper.name, aspect.name);
+            for aspect in ["hosts", "system", "clients", "traffic", "phases"] {
+                let has_row = SETTINGS.iter().any(|row| row.paper == paper.name && row.aspect == aspect);
+                assert!(has_row, "{} has no row `{aspect}`", paper.name);
             }
         }
     }

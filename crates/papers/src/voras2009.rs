@@ -7,7 +7,6 @@ use load::config::{KvTraffic, LoadConfig, Popularity, Think};
 
 use crate::claims::{Claim, Dimension, Is, RATE, Statement};
 use crate::figure::{Curves, Here, PaperFigure, Scale, is_plain, positions, rate, with_levels};
-use crate::setup::{self, Setting};
 use report::plot::chart::{Chart, Panel, Point, Series, Shape};
 
 const SPED: &[&str] = range(0, 1);
@@ -214,31 +213,6 @@ fn chart(here: &Here<'_>, x: Scale, series: Vec<Series>, printed_per_s: &[(f64, 
 fn most(points: impl Iterator<Item = Point>) -> Option<Point> {
     points.max_by(|a, b| a.is_valid().cmp(&b.is_valid()).then(a.y.total_cmp(&b.y)))
 }
-
-/// Sections II and III.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS.authors("server and clients on one host, over Unix sockets"),
-    setup::MACHINE
-        .authors("two Xeon 5405 with 4 CPUs each, 2 GHz")
-        .meaning("on fewer CPUs more threads only take turns, so claims need 8"),
-    setup::SYSTEM.authors("FreeBSD 8-CURRENT").meaning("another scheduler and another event queue"),
-    setup::PLACEMENT
-        .authors(setup::SHARED)
-        .meaning("a server on CPUs of its own has fewer CPUs, and a client cannot disturb it"),
-    setup::SERVERS.authors(
-        "epoll, seda:2+4, amped:0+1, amped:0+2, amped:0+3, amped:0+4, amped:1+1, amped:1+2, amped:1+3, amped:1+4, seda-s:1, \
-         seda-s:2, seda-s:3, seda-s:4, symped:1, symped:2, symped:3, symped:4, symped:5",
-    ),
-    setup::QUEUE.authors("kqueue").meaning("both report changes in time independent of the number of connections"),
-    setup::CLIENTS.authors("4 clients with one loop"),
-    setup::CONNECTIONS.authors("20, 40, 60, 80, 100, 120"),
-    setup::TRAFFIC
-        .authors("a binary protocol with 30000 records of 10B..1kB")
-        .meaning("memcached's text protocol; the paper states neither the share of reads nor the popularity of keys"),
-    setup::PHASES.authors("a warm-up, then a window of unknown length").meaning("ours"),
-    setup::REPEATS.authors("5").meaning("--full repeats as often as the paper"),
-    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
-];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {

@@ -5,7 +5,6 @@ use wire::stream::Stream;
 
 use crate::claims::{BANDWIDTH_OF_CPU, Claim, Dimension, GIGABYTE, Is, NEAR, RATE, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
-use crate::setup::{self, Setting};
 use report::analysis::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
@@ -181,68 +180,28 @@ fn at_ends_of_the_text(workload: &Workload) -> bool {
     without_idle(workload) && [100, 10_000].contains(&workload.connections)
 }
 
-const CONNECTIONS: &[&str] = &["welsh2001-connections"];
-const TO_10K: &[&str] = &["welsh2001-10k"];
-const IDLE: &[&str] = &["welsh2001-idle"];
+/// Returns a statement about the bandwidth. The paper measures the total bandwidth ([`RATE`]), which the server's CPU limited. Over
+/// loopback the client's CPU usually limits it, because it also runs the network stack. Bytes per second of server CPU time answer the
+/// same question, so claims require both.
+const fn bandwidth(of: &'static [&'static str], only: fn(&Workload) -> bool, is: Is) -> Statement {
+    Statement::of(of, &BANDWIDTH_OF_CPU, only, is).and(&RATE)
+}
 
-/// The text before and between the graphs.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS
-        .authors("a server and clients on gigabit Ethernet")
-        .meaning("over loopback there is no wire, and one host runs both ends of the protocol"),
-    setup::MACHINE.authors("four Pentium III, 500 MHz").meaning("compare shapes and ratios, not bandwidths"),
-    setup::SYSTEM.authors("Linux 2.2.15, IBM JDK 1.1.8").meaning("Rust has no garbage collection"),
-    setup::SERVERS
-        .authors("mt, poll, epoll, poll-shuffled, mt-buffered, poll-buffered, epoll-buffered")
-        .of(CONNECTIONS),
-    setup::SERVERS.authors("mt-buffered, poll-buffered, epoll-buffered").of(TO_10K),
-    setup::SERVERS.authors("poll, epoll").of(IDLE),
-    setup::QUEUE.authors("/dev/poll").meaning("both report changes in time independent of the number of connections"),
-    setup::CLIENTS.authors("not stated").meaning("ours"),
-    setup::CONNECTIONS.authors("1 to 1000").of(CONNECTIONS).meaning("places on the graph's axis"),
-    setup::CONNECTIONS.authors("1, 10, 100, 1000, 10000").of(TO_10K),
-    setup::CONNECTIONS.authors("1").of(IDLE),
-    setup::IDLE.authors("not stated").of(IDLE).meaning("ours"),
-    setup::TRAFFIC.authors("stream: 1000 x 8KiB -> 32B, by packet"),
-    setup::PHASES.authors("not stated").meaning("ours"),
-    setup::REPEATS.authors("not stated").meaning("intervals need three"),
-    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
-];
-
-/// The paper measures the total bandwidth ([`RATE`]), which the server's CPU limited. Over loopback the client's CPU usually
-/// limits it, because it also runs the network stack. Bytes per second of server CPU time answer the same question, so claims
-/// require both.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         says: "An event queue keeps its bandwidth up to 1 000 connections, and poll(2) loses some. At 10 000 connections, behind a \
          layer of asynchronous sockets, 101 of 161 Mb/s remain.",
         cpus_min: 1,
         statements: &[
-            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, many, Is::Flat(Dimension::Connections, FLAT)),
-            Statement::of(&["epoll"], &RATE, many, Is::Flat(Dimension::Connections, FLAT)),
-            Statement::of(&["poll"], &BANDWIDTH_OF_CPU, many, Is::Falls(Dimension::Connections, 1.0)),
-            Statement::of(&["poll"], &RATE, many, Is::Falls(Dimension::Connections, 1.0)),
-            Statement::of(
-                &["epoll-buffered"],
-                &BANDWIDTH_OF_CPU,
-                at_ends_of_the_text,
-                Is::Flat(Dimension::Connections, TO_10_000 * NEAR),
-            ),
-            Statement::of(
-                &["epoll-buffered"],
-                &RATE,
-                at_ends_of_the_text,
-                Is::Flat(Dimension::Connections, TO_10_000 * NEAR),
-            ),
+            bandwidth(&["epoll"], many, Is::Flat(Dimension::Connections, FLAT)),
+            bandwidth(&["poll"], many, Is::Falls(Dimension::Connections, 1.0)),
+            bandwidth(&["epoll-buffered"], at_ends_of_the_text, Is::Flat(Dimension::Connections, TO_10_000 * NEAR)),
         ],
     },
     Claim {
         says: "With few connections threads are faster than events.",
         cpus_min: 1,
-        statements: &[
-            Statement::of(&["mt"], &BANDWIDTH_OF_CPU, few, Is::Above(1.0, EVENTS)),
-            Statement::of(&["mt"], &RATE, few, Is::Above(1.0, EVENTS)),
-        ],
+        statements: &[bandwidth(&["mt"], few, Is::Above(1.0, EVENTS))],
     },
     Claim {
         says: "A limit on processes stops servers with a thread for each connection at 400 to 450 connections.",
@@ -265,38 +224,27 @@ pub(super) const CLAIMS: &[Claim] = &[
                 |it| one_among_idle(it) && it.idle >= 1_000,
                 Is::Proportional(Dimension::Idle),
             ),
-            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, one_among_idle, Is::Falls(Dimension::Idle, 1.0)),
-            Statement::of(&["epoll"], &RATE, one_among_idle, Is::Falls(Dimension::Idle, 1.0)),
-            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, one_among_idle, Is::Flat(Dimension::Idle, MUCH_LESS)),
-            Statement::of(&["epoll"], &RATE, one_among_idle, Is::Flat(Dimension::Idle, MUCH_LESS)),
+            bandwidth(&["epoll"], one_among_idle, Is::Falls(Dimension::Idle, 1.0)),
+            bandwidth(&["epoll"], one_among_idle, Is::Flat(Dimension::Idle, MUCH_LESS)),
         ],
     },
     Claim {
         says: "A layer that allocates a buffer for each packet costs bandwidth.",
         cpus_min: 1,
         statements: &[
-            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["epoll-buffered"])),
-            Statement::of(&["epoll"], &RATE, several, Is::Above(1.0, &["epoll-buffered"])),
-            Statement::of(&["poll"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["poll-buffered"])),
-            Statement::of(&["poll"], &RATE, several, Is::Above(1.0, &["poll-buffered"])),
-            Statement::of(&["mt"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["mt-buffered"])),
-            Statement::of(&["mt"], &RATE, several, Is::Above(1.0, &["mt-buffered"])),
+            bandwidth(&["epoll"], several, Is::Above(1.0, &["epoll-buffered"])),
+            bandwidth(&["poll"], several, Is::Above(1.0, &["poll-buffered"])),
+            bandwidth(&["mt"], several, Is::Above(1.0, &["mt-buffered"])),
         ],
     },
     Claim {
         says: "Serving ready connections in random order costs little.",
         cpus_min: 1,
-        statements: &[
-            Statement::of(SHUFFLED, &BANDWIDTH_OF_CPU, several, Is::Alike(FLAT)),
-            Statement::of(SHUFFLED, &RATE, several, Is::Alike(FLAT)),
-        ],
+        statements: &[bandwidth(SHUFFLED, several, Is::Alike(FLAT))],
     },
     Claim {
         says: "Below their limit threads lose bandwidth with the number of connections.",
         cpus_min: 1,
-        statements: &[
-            Statement::of(&["mt"], &BANDWIDTH_OF_CPU, threads_run, Is::Falls(Dimension::Connections, 1.0)),
-            Statement::of(&["mt"], &RATE, threads_run, Is::Falls(Dimension::Connections, 1.0)),
-        ],
+        statements: &[bandwidth(&["mt"], threads_run, Is::Falls(Dimension::Connections, 1.0))],
     },
 ];

@@ -19,8 +19,10 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     // If the number of CPUs is unknown, let the figures decide.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
     let checked = |(number, &Claim { says, cpus_min, statements }): (usize, &Claim)| {
-        let by_statement: Vec<Vec<Finding>> =
-            statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
+        let mut by_statement: Vec<Vec<Finding>> = Vec::new();
+        for statement in statements {
+            by_statement.extend(statement.metrics().map(|metric| findings(statement, metric, runs, deviation_of)));
+        }
         let (outcome, reason) = if cpus < cpus_min {
             (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and this host has {cpus}")))
         } else {
@@ -52,8 +54,13 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     }
 }
 
-fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
-    let Statement { architectures, metric, only, is } = statement;
+fn findings(
+    statement: &Statement,
+    metric: &Metric,
+    runs: &[Run],
+    deviation_of: &mut [&mut DeviationOf<'_>],
+) -> Vec<Finding> {
+    let Statement { architectures, only, is, .. } = statement;
     let others = match is {
         Is::Above(_, others) | Is::Peaks(_, others) => others,
         _ => &[][..],

@@ -44,6 +44,8 @@ pub struct Statement {
     /// The architectures, as plans name them.
     pub architectures: &'static [&'static str],
     metric: &'static Metric,
+    /// A second metric of which the same is stated.
+    second: Option<&'static Metric>,
     only: fn(&Workload) -> bool,
     is: Is,
 }
@@ -55,7 +57,16 @@ impl Statement {
         only: fn(&Workload) -> bool,
         is: Is,
     ) -> Self {
-        Self { architectures, metric, only, is }
+        Self { architectures, metric, second: None, only, is }
+    }
+
+    pub const fn and(self, metric: &'static Metric) -> Self {
+        Self { second: Some(metric), ..self }
+    }
+
+    /// Returns the metrics, each of which has findings of its own.
+    pub fn metrics(&self) -> impl Iterator<Item = &'static Metric> {
+        [self.metric].into_iter().chain(self.second)
     }
 }
 

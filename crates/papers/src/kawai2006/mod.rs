@@ -14,7 +14,6 @@ mod tests;
 use crate::claims::{Claim, Dimension, Is, NEAR, SEND_STDDEV, SENDS_BEYOND_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
 use crate::grid::PaperTable;
-use crate::setup::{self, Setting};
 pub(super) use service_time::ARCHITECTURES;
 use service_time::{at_even_intervals, of_the_paper};
 pub(super) use tables::tables_of;
@@ -25,31 +24,6 @@ pub(super) use tests::{published_send_deviation, published_times};
 const NO_CHANGE: f64 = 1.5;
 /// The largest share of sends beyond 1 µs where the paper says that most sends are within it ("おおむね").
 const MINORITY: f64 = 0.5;
-
-/// Section 5, and Tables 1 and 2.
-pub(super) const SETUP: &[Setting] = &[
-    setup::HOSTS
-        .authors("a server and 5 clients on gigabit Ethernet")
-        .meaning("over loopback there is no wire; the lab of kawai2008-synchronisation has such links"),
-    setup::MACHINE.authors("two Pentium III, 800 MHz").meaning("compare how times change along rows and columns"),
-    setup::SYSTEM.authors("Linux 2.6.15-1.2054_FC5").meaning("the kernel's mechanisms have changed since"),
-    setup::SERVERS.authors("mp, mt, select, poll, epoll"),
-    setup::QUEUE.authors("epoll"),
-    setup::CLIENTS
-        .authors("5 clients with two threads")
-        .meaning("with --quick fewer threads compete for CPUs; --full runs the paper's clients"),
-    setup::PACING.authors("yield").meaning("--full waits as the paper's client"),
-    setup::SCHEDULE.authors("constant"),
-    setup::CONNECTIONS.authors("400, 2000, 10000"),
-    setup::ACTIVE.authors("1, 1/4, 1/16, 1/64"),
-    setup::RATES.authors("125, 500, 2000"),
-    setup::TRAFFIC.authors("128B -> 10KiB"),
-    setup::PHASES
-        .authors("window 3min")
-        .meaning("the ramp and the warm-up are ours; a shorter window has fewer sends and wider intervals"),
-    setup::REPEATS.authors("not stated").meaning("intervals need three"),
-    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
-];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
