@@ -164,7 +164,7 @@ for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.
 }
 
 // The numbers can be saved as files.
-for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50_ns"], ["json", numbers]]) {
+for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "p50"], ["json", numbers]]) {
   const saved = page.waitForEvent("download", { timeout: TIMEOUT });
   await page.locator(`[data-save=${format}]`).click();
   const download = await saved;

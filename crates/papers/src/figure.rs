@@ -1,6 +1,6 @@
 //! The figures of papers, described as data and drawn from runs in the paper's layout.
 
-use harness::record::{Run, Workload};
+use harness::record::{Figure, Run, Workload};
 use load::config::Popularity;
 use stats::Estimate;
 
@@ -226,7 +226,7 @@ pub fn ranked_or(row: &Row, ranked: Option<Estimate>, of_all: Option<f64>) -> Op
 
 /// Requests per second.
 pub fn rate(row: &Row) -> Option<(f64, Vec<f64>)> {
-    ranked_or(row, row.rate_per_s, row.rate_achieved_per_s)
+    ranked_or(row, row.estimate(Figure::Rate), row.rate_achieved_per_s)
 }
 
 /// Returns published values without an architecture.

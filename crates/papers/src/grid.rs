@@ -52,9 +52,8 @@ pub struct PaperTables {
 impl Grid {
     /// Renders the table as text. Divides the columns among several tables if one is too wide for the medium.
     pub fn render(&self, medium: Medium) -> String {
-        let rows: Vec<(&[String], &[String])> =
-            self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
-        table::in_parts(&self.lead, &self.columns, &rows, medium)
+        let rows = self.rows.iter().map(|row| [row.lead.as_slice(), &row.cells].concat());
+        table::of_parts(self.lead.len(), self.lead.iter().chain(&self.columns), rows, medium)
     }
 
     /// Returns whether any cell has a result of the run. Rows of the paper end their leading columns with `paper`.

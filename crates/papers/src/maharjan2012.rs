@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::{Run, Workload};
+use harness::record::{Figure, Run, Workload};
 use harness::spec::transport::Transport;
 use load::config::HttpTraffic;
 use serde_json::json;
@@ -73,7 +73,7 @@ const PORTS: Scale = Scale::numbers("ports");
 /// The mean of t3 − t2, as in the thesis.
 const RESPONSE_TIME: Value = |row| {
     let of_all = row.service.filter(|service| service.count > 0).map(|service| service.mean_ns);
-    ranked_or(row, row.service_mean_ns, of_all)
+    ranked_or(row, row.estimate(Figure::Mean), of_all)
 };
 
 pub(super) const FIGURES: &[PaperFigure] = &[

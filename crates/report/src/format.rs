@@ -1,7 +1,17 @@
 //! Numbers with units, to three significant digits, and text that is safe for a terminal.
 
-use harness::record::VerdictKind;
+use harness::record::{Figure, Unit, VerdictKind};
 use stats::{Estimate, Interval, Ratio};
+
+/// Formats a value of a figure with its unit.
+pub fn figure(figure: Figure, value: f64) -> String {
+    match figure.unit() {
+        Unit::Time => time(value),
+        Unit::Rate => format!("{}/s", digits(value)),
+        Unit::Bytes => bytes(value),
+        Unit::Share => percent((value * 1e4).round() / 1e4),
+    }
+}
 
 /// Formats nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {

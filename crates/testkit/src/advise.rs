@@ -1,7 +1,7 @@
 //! Constructed races.
 
 use harness::record::{
-    AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight, GateFigure, Run, Strategy, Verdict, VerdictKind, Workload,
+    AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight, Figure, Run, Strategy, Verdict, VerdictKind, Workload,
 };
 
 use crate::runs::{empty_run, finish, record, trial};
@@ -50,8 +50,8 @@ fn planned(names: &[&str; 5]) -> Run {
         finds_capacity: false,
     };
     run.header.strategy = Strategy::Advise(AdviseGoal {
-        objective: vec![AdviseWeight { figure: GateFigure::P50, weight: 1.0 }],
-        limits: vec![AdviseLimit { figure: GateFigure::P99, value: 5e6 }],
+        objective: vec![AdviseWeight { figure: Figure::P50, weight: 1.0 }],
+        limits: vec![AdviseLimit { figure: Figure::P99, value: 5e6 }],
         contestants: names.len() as u32,
         variations: vec![
             part("connections x2", "800 connections", Ok(names.len() as u32)),

@@ -1,6 +1,6 @@
 //! Constructed gates.
 
-use harness::record::{GateFigure, GateGoal, GateLimit, Run, Strategy, Verdict, VerdictKind};
+use harness::record::{Figure, GateGoal, GateLimit, Run, Strategy, Verdict, VerdictKind};
 
 use crate::runs::{empty_run, finish, record, trial};
 
@@ -12,10 +12,8 @@ pub fn gate_run(percent: u64) -> Run {
     let architectures = ["epoll", "mt"];
     let repeats = (0..20).flat_map(|repeat| architectures.map(|name| (repeat, name)));
     run.header.trials = (0..).zip(repeats).map(|(index, (repeat, name))| trial(index, repeat, name, 400)).collect();
-    let limit = |(figure, _, tolerance): (GateFigure, &str, Option<f64>)| {
-        Some(GateLimit { figure, tolerance: tolerance?, is_required: false })
-    };
-    let limits = GateFigure::ALL.into_iter().filter_map(limit).collect();
+    let limit = |figure: Figure| Some(GateLimit { figure, tolerance: figure.tolerance()?, is_required: false });
+    let limits = Figure::limited().filter_map(limit).collect();
     let old = run.header.trials[0].architecture.clone();
     run.header.strategy = Strategy::Gate(GateGoal { old, limits, time_max_ns: 60_000_000_000 });
     finish(&mut run, |trial| {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::gate::GateFigure;
+use super::figure::{Figure, FigureMap};
 
 /// The goal of a race.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct AdviseGoal {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviseWeight {
     /// The figure.
-    pub figure: GateFigure,
+    pub figure: Figure,
     /// The weight, above 0.
     pub weight: f64,
 }
@@ -35,7 +35,7 @@ pub struct AdviseWeight {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviseLimit {
     /// The figure.
-    pub figure: GateFigure,
+    pub figure: Figure,
     /// Nanoseconds, bytes or responses per second.
     pub value: f64,
 }
@@ -55,26 +55,24 @@ pub struct AdvisePart {
 }
 
 impl AdviseGoal {
-    /// Returns the score of a trial from the values of all figures, in the order of [`GateFigure::ALL`]; lower is better. `None` if a
-    /// figure is unknown.
-    pub fn score(&self, values: &[Option<f64>]) -> Option<f64> {
+    /// Returns the score of a trial from the values of its figures; lower is better. `None` if one is unknown.
+    pub fn score(&self, values: &FigureMap<f64>) -> Option<f64> {
         let total: f64 = self.objective.iter().map(|it| it.weight).sum();
         let part = |it: &AdviseWeight| Some(it.weight / total * it.figure.score_of(values)?);
         self.objective.iter().map(part).sum()
     }
 
     /// Returns the figure of an objective that has no other.
-    pub fn only_figure(&self) -> Option<GateFigure> {
+    pub fn only_figure(&self) -> Option<Figure> {
         let [only] = self.objective.as_slice() else { return None };
         Some(only.figure)
     }
 }
 
-impl GateFigure {
+impl Figure {
     /// Returns the figure's score from the values of all figures; `None` if it is unknown or has no logarithm.
-    pub fn score_of(self, values: &[Option<f64>]) -> Option<f64> {
-        let at = Self::ALL.iter().position(|(figure, ..)| *figure == self)?;
-        Some(self.score((*values.get(at)?)?)).filter(|score| score.is_finite())
+    pub fn score_of(self, values: &FigureMap<f64>) -> Option<f64> {
+        Some(self.score(values[self]?)).filter(|score| score.is_finite())
     }
 }
 
@@ -94,21 +92,20 @@ mod tests {
             experiment: String::new(),
         };
         let values = |p50: f64, rate: f64, cpu: Option<f64>| {
-            let value = |(figure, ..): (GateFigure, &str, Option<f64>)| match figure {
-                GateFigure::P50 => Some(p50),
-                GateFigure::Rate => Some(rate),
-                GateFigure::Cpu => cpu,
+            FigureMap::of(|figure| match figure {
+                Figure::P50 => Some(p50),
+                Figure::Rate => Some(rate),
+                Figure::Cpu => cpu,
                 _ => None,
-            };
-            GateFigure::ALL.map(value)
+            })
         };
-        let both = goal(&[weight(GateFigure::P50, 2.0), weight(GateFigure::Rate, 1.0)]);
+        let both = goal(&[weight(Figure::P50, 2.0), weight(Figure::Rate, 1.0)]);
         let difference =
             both.score(&values(20.0, 50.0, None)).unwrap() - both.score(&values(10.0, 100.0, None)).unwrap();
         assert!((difference - 2f64.ln()).abs() < 1e-12, "twice the time and half the rate: {difference}");
-        let cpu = goal(&[weight(GateFigure::Cpu, 1.0)]);
+        let cpu = goal(&[weight(Figure::Cpu, 1.0)]);
         assert_eq!(cpu.score(&values(1.0, 1.0, None)), None);
-        assert_eq!((cpu.only_figure(), both.only_figure()), (Some(GateFigure::Cpu), None));
+        assert_eq!((cpu.only_figure(), both.only_figure()), (Some(Figure::Cpu), None));
         assert_eq!(cpu.score(&values(1.0, 1.0, Some(0.0))), None, "0 has no logarithm");
     }
 }

@@ -7,27 +7,12 @@ use stats::histogram::{BEYOND_MIN, beyond};
 use stats::repeats::{Heats, jackknife};
 use stats::{Estimate, Histogram, Repeat, ratio};
 
-pub use super::percentile::Percentile;
+use super::figure::{Figure, Source};
 use super::{Trial, TrialRecord, Workload};
-
-/// A figure with an estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    /// A percentile of service time in nanoseconds.
-    Service(Percentile),
-    /// A percentile of response time in nanoseconds.
-    Response(Percentile),
-    /// The mean service time in nanoseconds.
-    ServiceMean,
-    /// Requests, transactions or bursts per second.
-    Rate,
-    /// CPU time of the server per request, in nanoseconds.
-    CpuPerRequest,
-}
 
 /// Returns the figure that ranks architectures under a workload.
 pub fn metric(workload: &Workload) -> Figure {
-    if workload.is_closed() { Figure::Rate } else { Figure::Service(Percentile::P50) }
+    if workload.is_closed() { Figure::Rate } else { Figure::P50 }
 }
 
 /// Heats of separate trials begin here, so that none has the number of an interleaved heat.
@@ -49,21 +34,23 @@ enum Part<'a> {
 impl<'a> Part<'a> {
     fn of(record: &'a TrialRecord, figure: Figure) -> Option<Self> {
         let load = record.load.as_ref()?;
-        Some(match figure {
-            Figure::Service(percentile) => Self::Times(&load.service.histogram, percentile.q()),
-            Figure::Response(percentile) => Self::Times(&load.response.histogram, percentile.q()),
-            Figure::ServiceMean => {
+        Some(match figure.source() {
+            Source::Service((q, _)) => Self::Times(&load.service.histogram, q),
+            Source::Response((q, _)) => Self::Times(&load.response.histogram, q),
+            Source::ServiceSum => {
                 let (mean_ns, count) = (load.service.distribution.mean_ns, load.service.histogram.count() as f64);
                 Self::Sums(mean_ns * count, count)
             }
-            Figure::Rate => {
+            Source::Answers => {
                 let window_s = load.window_ns as f64 / 1e9;
                 Self::Sums(record.rate_achieved_per_s()? * window_s, window_s)
             }
-            Figure::CpuPerRequest => {
+            Source::ServerTime => {
                 let cpu_ns = record.server.as_ref().map(ServerCounters::cpu_ns)?;
                 Self::Sums(cpu_ns as f64, record.requests_answered()?)
             }
+            Source::ServerMemory => Self::Sums(record.server.as_ref()?.memory_user_bytes_per_connection?, 1.0),
+            Source::Failures => Self::Sums(load.error_share(load.errors.total()), 1.0),
         })
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::percentile::Percentile;
+use super::figure::Figure;
 use super::trial::Trial;
 use crate::spec::Candidate;
 
@@ -33,77 +33,21 @@ impl GateGoal {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateLimit {
     /// The figure.
-    pub figure: GateFigure,
+    pub figure: Figure,
     /// The change for the worse that is tolerated, as a share of the old build's value; of errors, as a difference.
     pub tolerance: f64,
     /// Whether the gate needs this figure. Other figures are left out if they cannot be measured.
     pub is_required: bool,
 }
 
-/// A figure that a gate limits, or that an objective of `advise` has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GateFigure {
-    /// The median service time.
-    P50,
-    /// The 90th percentile of the service time.
-    P90,
-    /// The 95th percentile of the service time.
-    P95,
-    /// The 99th percentile of the service time.
-    P99,
-    /// Responses per second.
-    Rate,
-    /// CPU time of the server per request.
-    Cpu,
-    /// User memory of the server per connection.
-    Memory,
-    /// The share of requests that failed.
-    Errors,
-}
-
-impl GateFigure {
-    /// Returns the percentile of service time that the figure is; `None` for other figures.
-    pub fn percentile(self) -> Option<Percentile> {
-        match self {
-            Self::P50 => Some(Percentile::P50),
-            Self::P90 => Some(Percentile::P90),
-            Self::P95 => Some(Percentile::P95),
-            Self::P99 => Some(Percentile::P99),
-            Self::Rate | Self::Cpu | Self::Memory | Self::Errors => None,
-        }
-    }
-
-    /// Whether the figure is a time per request.
-    pub fn is_time(self) -> bool {
-        self == Self::Cpu || self.percentile().is_some()
-    }
-
-    /// All figures with their names and default tolerances. On a virtual machine, p99 measures the pauses of the host, which differ
-    /// by a factor of two from repeat to repeat; no gate can decide it. p95 has no default, because its noise is not recorded.
-    pub const ALL: [(Self, &str, Option<f64>); 8] = [
-        (Self::P50, "p50", Some(0.025)),
-        (Self::P90, "p90", Some(0.35)),
-        (Self::P95, "p95", None),
-        (Self::P99, "p99", None),
-        (Self::Rate, "rate", Some(0.05)),
-        (Self::Cpu, "cpu", Some(0.1)),
-        (Self::Memory, "memory", Some(0.1)),
-        (Self::Errors, "errors", Some(0.001)),
-    ];
-
-    /// Returns the name in flags and reports.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(figure, ..)| *figure == self).map_or("", |(_, name, _)| name)
-    }
-
+impl Figure {
     /// Returns how much worse the new build is: the logarithm of the ratio; of errors, the difference.
     pub fn excess(self, [old, new]: [f64; 2]) -> f64 {
         match self {
             Self::Errors => new - old,
             Self::Rate => (old / new).ln(),
             Self::Memory => ((new + MEMORY_FLOOR_BYTES) / (old + MEMORY_FLOOR_BYTES)).ln(),
-            Self::P50 | Self::P90 | Self::P95 | Self::P99 | Self::Cpu => (new / old).ln(),
+            _ => (new / old).ln(),
         }
     }
 
@@ -119,7 +63,7 @@ impl GateFigure {
             Self::Rate => (-score).exp(),
             // Without the error of the logarithm.
             Self::Memory => ((1.0 + MEMORY_FLOOR_BYTES) * score.exp() - MEMORY_FLOOR_BYTES).max(0.0).round(),
-            Self::P50 | Self::P90 | Self::P95 | Self::P99 | Self::Cpu => score.exp(),
+            _ => score.exp(),
         }
     }
 
@@ -148,18 +92,17 @@ mod tests {
 
     #[test]
     fn changes_for_the_worse_are_positive_excesses() {
-        for (figure, name, tolerance) in GateFigure::ALL {
-            assert_eq!(serde_json::to_value(figure).unwrap(), name);
-            let tolerance = tolerance.unwrap_or(0.5);
+        for figure in Figure::limited() {
+            let (name, tolerance) = (figure.name(), figure.tolerance().unwrap_or(0.5));
             let worse = match figure {
-                GateFigure::Rate => [100.0, 100.0 * (1.0 - tolerance)],
-                GateFigure::Errors => [0.0, tolerance],
-                GateFigure::Memory => [100.0, (100.0 + MEMORY_FLOOR_BYTES) * (1.0 + tolerance) - MEMORY_FLOOR_BYTES],
+                Figure::Rate => [100.0, 100.0 * (1.0 - tolerance)],
+                Figure::Errors => [0.0, tolerance],
+                Figure::Memory => [100.0, (100.0 + MEMORY_FLOOR_BYTES) * (1.0 + tolerance) - MEMORY_FLOOR_BYTES],
                 _ => [100.0, 100.0 * (1.0 + tolerance)],
             };
             let excess = figure.excess(worse);
             assert!(excess > 0.0 && (excess - figure.limit(tolerance)).abs() < 1e-12, "{name}");
-            let change = if figure == GateFigure::Rate { -tolerance } else { tolerance };
+            let change = if figure == Figure::Rate { -tolerance } else { tolerance };
             assert!((figure.change(excess) - change).abs() < 1e-12, "{name}");
             assert_eq!(figure.excess([worse[0]; 2]), 0.0, "{name}");
             let scores = figure.score(worse[1]) - figure.score(worse[0]);

@@ -2,11 +2,11 @@
 
 mod advise;
 mod facts;
+mod figure;
 pub mod figures;
 mod gate;
 mod order;
 mod overload;
-mod percentile;
 pub mod rates;
 mod run;
 mod search;
@@ -17,7 +17,8 @@ mod warm_up;
 
 pub use advise::{AdviseGoal, AdviseLimit, AdvisePart, AdviseWeight};
 pub use facts::{FleetFacts, clock_error_max_ns};
-pub use gate::{GateFigure, GateGoal, GateLimit};
+pub use figure::{Figure, FigureMap, Quantile, Source, Unit};
+pub use gate::{GateGoal, GateLimit};
 pub use netns::record as network;
 pub use order::LoadOrder;
 pub use overload::{CapacitySource, OverloadGoal, Pulse};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
 use super::advise::AdviseGoal;
+use super::figure::FigureMap;
 use super::gate::GateGoal;
 use super::overload::OverloadGoal;
 use super::search::SearchGoal;
@@ -63,8 +64,8 @@ pub struct TrialOutcome {
     pub contestants: u32,
     /// The heat, which these trials share.
     pub heat: u32,
-    /// The values of the figures on which the strategy decides, in its order; `None` if unknown.
-    pub values: Vec<Option<f64>>,
+    /// The values of the figures on which the strategy decides, where they are known.
+    pub values: FigureMap<f64>,
     /// The service times, for a race, which merges those of all repeats.
     pub times: Option<Histogram>,
     /// Whether the trial ran separately, and did not fail.
@@ -86,7 +87,7 @@ impl Default for TrialOutcome {
             is_past: false,
             contestants: 1,
             heat: 0,
-            values: Vec::new(),
+            values: FigureMap::default(),
             times: None,
             is_alone: true,
             is_separated: false,

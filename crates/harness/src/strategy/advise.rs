@@ -23,7 +23,7 @@ pub use variations::{Change, Variation};
 
 use super::{Rest, Rules, elapsed_ns, gate};
 use crate::plan::duration_ns;
-use crate::record::{AdviseGoal, GateFigure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::{AdviseGoal, Figure, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::Experiment;
 
 /// The knowledge about a race.
@@ -45,7 +45,7 @@ pub struct Advice<'a> {
     pub choice: Option<Choice>,
     /// The findings under changed traffic.
     pub variations: Vec<Variation>,
-    figures: Vec<(GateFigure, Fit)>,
+    figures: Vec<(Figure, Fit)>,
 }
 
 impl Advice<'_> {
@@ -55,7 +55,7 @@ impl Advice<'_> {
     }
 
     /// Returns the mean value of a figure; `None` if it is unknown.
-    pub fn value(&self, figure: GateFigure, contestant: usize) -> Option<f64> {
+    pub fn value(&self, figure: Figure, contestant: usize) -> Option<f64> {
         let (_, fit) = self.figures.iter().find(|(of, _)| *of == figure)?;
         Some(figure.value(fit.effect(contestant)?))
     }
@@ -66,8 +66,7 @@ pub fn advice<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Option<Ad
     let Strategy::Advise(goal) = &header.strategy else { return None };
     let race = Part::new(header, outcomes, 0);
     let state = State::of(&race, goal);
-    let figures: Vec<(GateFigure, Fit)> =
-        GateFigure::ALL.iter().map(|(figure, ..)| (*figure, race.fit_of(*figure))).collect();
+    let figures: Vec<(Figure, Fit)> = Figure::limited().map(|figure| (figure, race.fit_of(figure))).collect();
     let choice =
         (state.repeats >= REPEATS_MIN).then(|| choice::choose(&state, goal, &figures, race.templates)).flatten();
     let variations = choice.as_ref().filter(|_| state.is_ended).map_or_else(Vec::new, |choice| {
@@ -103,10 +102,12 @@ pub fn confirmation(header: &RunHeader, advice: &Advice<'_>) -> Option<Experimen
 }
 
 impl Rules for AdviseGoal {
-    /// The values are those of all figures. A race blames a server only for its own faults.
+    /// A race blames a server only for its own faults.
     fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
         outcome.is_past = matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed);
-        outcome.values = GateFigure::ALL.map(|(figure, ..)| gate::value(figure, record)).into();
+        for figure in Figure::limited() {
+            outcome.values[figure] = gate::value(figure, record);
+        }
         outcome.times = record.load.as_ref().map(|load| load.service.histogram.clone());
     }
 

@@ -6,10 +6,8 @@ use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
 
 use super::{Rest, Rules, is_time_over, open};
 use crate::plan::duration_ns;
-use crate::record::figures::{Figure, of_trial};
-use crate::record::{
-    GateFigure, GateGoal, GateLimit, RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind, Workload,
-};
+use crate::record::figures::of_trial;
+use crate::record::{Figure, GateGoal, GateLimit, RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind, Workload};
 
 /// The highest number of repeats in the plan of a gate.
 pub const REPEATS_MAX: u32 = 400;
@@ -57,7 +55,7 @@ impl GateFinding<'_> {
 /// Returns the outcome by the knowledge about all figures. Errors alone do not show that a build is fast enough.
 pub fn outcome(findings: &[GateFinding<'_>]) -> GateOutcome {
     let mut counted = findings.iter().filter(|finding| !finding.is_left_out());
-    let has_figure = counted.clone().any(|finding| finding.limit.figure != GateFigure::Errors);
+    let has_figure = counted.clone().any(|finding| finding.limit.figure != Figure::Errors);
     if counted.clone().any(|finding| finding.excess == Excess::Beyond) {
         GateOutcome::Slower
     } else if has_figure && counted.all(|finding| finding.excess == Excess::Within) {
@@ -69,34 +67,29 @@ pub fn outcome(findings: &[GateFinding<'_>]) -> GateOutcome {
 
 /// Returns the value of a figure in a trial; `None` if it is unknown or does not describe the server. A saturated trial counts: its
 /// times show that the server is too slow. So does a trial whose only fault are errors, which have a limit of their own.
-pub fn value(figure: GateFigure, record: &TrialRecord) -> Option<f64> {
+pub fn value(figure: Figure, record: &TrialRecord) -> Option<f64> {
     let verdict = &record.verdict;
     let is_usable =
         verdict.belongs_in_estimates() || verdict.kind == VerdictKind::Saturated || verdict.has_only_errors();
     let load = record.load.as_ref();
     let value = match figure {
         // In a trial that did not finish all requests have failed, although a server that fails when its clients leave has a report.
-        GateFigure::Errors => {
+        Figure::Errors => {
             let finished = load.filter(|_| !verdict.is_unfinished());
             Some(finished.map_or(1.0, |load| load.error_share(load.errors.total())))
         }
         _ if !is_usable => None,
-        GateFigure::Rate => of_trial(record, Figure::Rate),
-        GateFigure::Cpu => of_trial(record, Figure::CpuPerRequest),
-        GateFigure::Memory => record.server.as_ref().and_then(|it| it.memory_user_bytes_per_connection),
-        GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 => {
-            let percentile = figure.percentile()?;
-            let is_the_servers = load.is_some_and(|load| !load.is_client_tail(percentile.q()));
-            is_the_servers.then(|| of_trial(record, Figure::Service(percentile))).flatten()
-        }
+        _ if figure.tail().is_some_and(|q| load.is_none_or(|load| load.is_client_tail(q))) => None,
+        _ => of_trial(record, figure),
     };
     value.filter(|value| value.is_finite()).map(|value| value.max(0.0))
 }
 
 impl Rules for GateGoal {
-    /// The values are those of the limited figures, in the order of the limits.
     fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
-        outcome.values = self.limits.iter().map(|limit| value(limit.figure, record)).collect();
+        for limit in &self.limits {
+            outcome.values[limit.figure] = value(limit.figure, record);
+        }
     }
 
     fn pruned(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
@@ -126,7 +119,7 @@ fn is_ended(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> b
     }
     let repeats = repeats(header, outcomes);
     let findings = judged(header, outcomes, goal, looks().take_while(|&look| look <= repeats));
-    let is_unknown = |it: &GateFinding<'_>| it.limit.figure == GateFigure::Errors || it.pairs.is_empty();
+    let is_unknown = |it: &GateFinding<'_>| it.limit.figure == Figure::Errors || it.pairs.is_empty();
     outcome(&findings) != GateOutcome::Undecided || repeats >= UNUSABLE_MAX && findings.iter().all(is_unknown)
 }
 
@@ -169,13 +162,13 @@ fn judged<'a>(
     let value = |workload: &Workload, repeat: u32, is_old: bool, at: usize| {
         let is_its = |it: &&Trial| it.repeat == repeat && it.workload == *workload && goal.is_old(it) == is_old;
         let trial = header.trials.iter().find(|trial| is_its(trial) && !trial.is_reference)?;
-        *outcomes.iter().find(|outcome| outcome.index == trial.index)?.values.get(at)?
+        outcomes.iter().find(|outcome| outcome.index == trial.index)?.values[goal.limits[at].figure]
     };
     let pairs = |workload: &Workload, at: usize, repeats: u32| -> Vec<[f64; 2]> {
         let pair = |repeat| Some([value(workload, repeat, true, at)?, value(workload, repeat, false, at)?]);
         // A time or a rate of 0 has no ratio.
         let has_ratio = |pair: &[f64; 2]| {
-            let may_be_zero = matches!(goal.limits[at].figure, GateFigure::Errors | GateFigure::Memory);
+            let may_be_zero = matches!(goal.limits[at].figure, Figure::Errors | Figure::Memory);
             may_be_zero || pair.iter().all(|value| *value > 0.0)
         };
         (0..repeats).filter_map(pair).filter(has_ratio).collect()

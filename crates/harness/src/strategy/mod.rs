@@ -17,7 +17,7 @@ use load::result::SliceResult;
 use crate::judge;
 use crate::plan::duration_ns;
 use crate::record::figures;
-use crate::record::{Check, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::record::{Check, FigureMap, Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::spec::interleave::Interleave;
 
 /// The repeats in which a contestant's slices must make a heat void before it runs separately in all others. One may be a disturbance
@@ -147,7 +147,7 @@ impl TrialOutcome {
                 .filter(|_| record.load.is_some() && !record.verdict.is_unfinished())
                 .map_or(1, |slices| slices.contestants),
             heat: figures::heat(&record.trial),
-            values: Vec::new(),
+            values: FigureMap::default(),
             times: None,
             is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             is_separated: record.separated.is_some(),

@@ -20,7 +20,8 @@ impl Rules for UntilGoal {
     /// The value is that of the metric which ranks architectures.
     fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
         if record.verdict.belongs_in_estimates() {
-            outcome.values = vec![of_trial(record, metric(&record.trial.workload))];
+            let metric = metric(&record.trial.workload);
+            outcome.values[metric] = of_trial(record, metric);
         }
     }
 
@@ -80,7 +81,7 @@ pub fn compared<'a>(
     let links = HeatLinks::of(planned());
     let by_indices = |indices: &[u32]| -> Vec<Repeat> {
         let outcomes = outcomes.iter().filter(|outcome| indices.contains(&outcome.index));
-        outcomes.filter_map(|outcome| Some(Repeat::new(outcome.heat, (*outcome.values.first()?)?))).collect()
+        outcomes.filter_map(|outcome| Some(Repeat::new(outcome.heat, outcome.values[metric(workload)]?))).collect()
     };
     let of = |server: &Trial, repeats: u32| -> Vec<Repeat> {
         let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
@@ -98,6 +99,7 @@ pub fn compared<'a>(
 
 #[cfg(test)]
 mod tests {
+    use crate::record::FigureMap;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -129,7 +131,8 @@ mod tests {
                 elapsed_ns: 3_000_000_000,
                 contestants: 3,
                 heat: trial.repeat,
-                values: vec![(value > 0.0).then(|| value * random.random_range(0.99..1.01))],
+                values: FigureMap::default()
+                    .with(metric(&trial.workload), (value > 0.0).then(|| value * random.random_range(0.99..1.01))),
                 ..Default::default()
             });
             let workload = usize::from(trial.workload.connections == 20);

@@ -1,8 +1,8 @@
 use load::config::Slices;
 use stats::{Estimate, Histogram, Ratio, Repeat};
 
-use muxbench_harness::record::figures::{Figure, Percentile, RunFigures, heat};
-use muxbench_harness::record::{Run, TrialRecord};
+use muxbench_harness::record::figures::{RunFigures, heat};
+use muxbench_harness::record::{Figure, Run, TrialRecord};
 
 /// Returns the records of an architecture under the first workload.
 fn of<'a>(run: &'a Run, architecture: &str) -> Vec<&'a TrialRecord> {
@@ -11,7 +11,7 @@ fn of<'a>(run: &'a Run, architecture: &str) -> Vec<&'a TrialRecord> {
     run.records.iter().filter(is_its).filter(|it| !it.trial.is_placebo && !it.trial.is_reference).collect()
 }
 
-const P99: Figure = Figure::Service(Percentile::P99);
+const P99: Figure = Figure::P99;
 
 #[test]
 fn separate_trials_share_no_heat() {
@@ -44,7 +44,7 @@ fn quantile_with_few_requests_beyond_has_no_estimate() {
     let all = of(&run, "epoll");
     assert_eq!(figures.of(&all, P99).len(), 6, "24 of 2 400 requests are beyond");
     assert_eq!(figures.of(&all[..2], P99), [], "8 of 800 requests are beyond");
-    assert_eq!(figures.of(&all[..4], Figure::Service(Percentile::P95)).len(), 4);
+    assert_eq!(figures.of(&all[..4], Figure::P95).len(), 4);
     assert_eq!(figures.of(&all[..4], Figure::Rate).len(), 4);
 }
 
@@ -69,7 +69,7 @@ fn groups_are_linked_by_their_reference() {
         run.records.push(reference);
     }
     let figures = RunFigures::new(&run.records);
-    let p50 = |name: &str| -> Vec<Repeat> { figures.of(&of(&run, name), Figure::Service(Percentile::P50)) };
+    let p50 = |name: &str| -> Vec<Repeat> { figures.of(&of(&run, name), Figure::P50) };
     let ratio = Ratio::of(&p50("poll"), &p50("epoll")).unwrap();
     assert!((ratio.ratio - 2.0).abs() < 0.05 && ratio.interval.unwrap().low > 1.9, "{ratio:?}");
     let unlinked = Estimate::of(&p50("poll")).unwrap().value;

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use harness::exec::event::RunEnd;
 use harness::host::Host;
 use harness::plan::Plan;
-use harness::record::{GateFigure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
+use harness::record::{Figure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
 use harness::spec::units::{Rate, Share, Time, time_above_0};
 use harness::spec::{Experiment, OneOrMany};
 use harness::strategy::gate::{GateOutcome, REPEATS_MAX, repeat_ns};
@@ -121,7 +121,7 @@ impl Args {
 /// The tolerance of a figure; `None` leaves the figure out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tolerance {
-    figure: GateFigure,
+    figure: Figure,
     tolerance: Option<f64>,
 }
 
@@ -129,15 +129,15 @@ impl FromStr for Tolerance {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = || GateFigure::ALL.map(|(_, name, _)| name).join(", ");
+        let known = || Figure::limited().map(Figure::name).collect::<Vec<_>>().join(", ");
         let (name, value) = text.split_once('=').ok_or_else(|| {
             format!(
                 "invalid tolerance `{text}`: expected FIGURE=SHARE, as in p50=5%, where FIGURE is one of {}",
                 known()
             )
         })?;
-        let figure = GateFigure::ALL.into_iter().find(|(_, known, _)| *known == name);
-        let (figure, ..) = figure.ok_or_else(|| format!("unknown figure `{name}`: expected one of {}", known()))?;
+        let figure = Figure::limited().find(|it| it.name() == name);
+        let figure = figure.ok_or_else(|| format!("unknown figure `{name}`: expected one of {}", known()))?;
         let tolerance = match value {
             "off" => None,
             share => {
@@ -145,7 +145,7 @@ impl FromStr for Tolerance {
                 Some(share)
             }
         };
-        if figure == GateFigure::Rate && tolerance == Some(1.0) {
+        if figure == Figure::Rate && tolerance == Some(1.0) {
             return Err("rate=100% tolerates any rate; write rate=off".to_owned());
         }
         Ok(Self { figure, tolerance })
@@ -154,13 +154,13 @@ impl FromStr for Tolerance {
 
 /// Returns the limits of all figures: the given tolerances, and the defaults of the others.
 fn limits(given: &[Tolerance]) -> anyhow::Result<Vec<GateLimit>> {
-    let limit = |(figure, _, default)| {
+    let limit = |figure: Figure| {
         let given = given.iter().rev().find(|limit| limit.figure == figure);
-        let tolerance = given.map_or(default, |limit| limit.tolerance)?;
+        let tolerance = given.map_or(figure.tolerance(), |limit| limit.tolerance)?;
         Some(GateLimit { figure, tolerance, is_required: given.is_some() })
     };
-    let limits: Vec<GateLimit> = GateFigure::ALL.into_iter().filter_map(limit).collect();
-    if limits.iter().all(|limit| limit.figure == GateFigure::Errors) {
+    let limits: Vec<GateLimit> = Figure::limited().filter_map(limit).collect();
+    if limits.iter().all(|limit| limit.figure == Figure::Errors) {
         bail!("--limit: a gate needs a figure besides errors; omit one of the figures that are off");
     }
     Ok(limits)
@@ -415,10 +415,10 @@ mod tests {
         let given = ["p50=3%", "p95=20%", "cpu=off", "errors=0.01"].map(|text| text.parse::<Tolerance>().unwrap());
         let limits = limits(&given).unwrap();
         let of = |figure| limits.iter().find(|limit| limit.figure == figure).map(|it| (it.tolerance, it.is_required));
-        assert_eq!(of(GateFigure::P50), Some((0.03, true)));
-        assert_eq!((of(GateFigure::P90), of(GateFigure::P95)), (Some((0.35, false)), Some((0.2, true))));
-        assert_eq!((of(GateFigure::P99), of(GateFigure::Cpu)), (None, None));
-        assert_eq!(of(GateFigure::Errors), Some((0.01, true)));
+        assert_eq!(of(Figure::P50), Some((0.03, true)));
+        assert_eq!((of(Figure::P90), of(Figure::P95)), (Some((0.35, false)), Some((0.2, true))));
+        assert_eq!((of(Figure::P99), of(Figure::Cpu)), (None, None));
+        assert_eq!(of(Figure::Errors), Some((0.01, true)));
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
             let error = text.parse::<Tolerance>().unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
         }
-        let off = GateFigure::ALL.into_iter().map(|(figure, ..)| Tolerance { figure, tolerance: None });
+        let off = Figure::limited().map(|figure| Tolerance { figure, tolerance: None });
         assert!(limits(&off.collect::<Vec<_>>()).unwrap_err().to_string().contains("besides errors"));
     }
 }

@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (name, rows) in sections {
         if args.format.markdown {
             let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
-            text += &(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n");
+            text += &(table::of_parts(1, [name, "about"], rows, Medium::Markdown) + "\n");
         } else {
             let columns = args.format.medium().width();
             let rows = rows.iter().map(|row| hanging(&format!("  {:20} ", row.name), &row.words(), columns));

@@ -14,6 +14,7 @@ use papers::{PAPERS, PaperComparison};
 use report::analysis::deviation::{Deviations, INTERLEAVED};
 use report::analysis::gate_history::GateHistory;
 use report::analysis::history;
+use report::export::csv;
 use report::plot::{Drawn, gate_history, trends};
 use report::{Overloads, RunDiff, export, format, html, text};
 
@@ -171,7 +172,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         }
         let deviations = Deviations::of(&run, &mut sends_of);
         let show = |medium| text::deviation::render(&deviations, medium);
-        args.format.print_or_csv(args.csv, || &deviations, || export::deviation::csv(&deviations), show)?;
+        args.format.print_or_csv(args.csv, || &deviations, || csv::of_rows(&deviations.trials), show)?;
     } else if args.openmetrics {
         output::print_raw(export::openmetrics::of(&run))?;
     } else {
@@ -179,7 +180,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
             text::render(&run, medium) + &if args.explain { explanation() } else { String::new() }
         };
-        let csv = || Overloads::of(&run).map_or_else(|| export::csv::of(&run), |it| export::overload::csv(&it));
+        let csv = || Overloads::of(&run).map_or_else(|| csv::of_rows(&run.records), |it| csv::of_rows(&it.rows));
         args.format.print_or_csv(args.csv, || export::json::of(&run), csv, show)?;
     }
     Ok(())
@@ -232,7 +233,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
         return Ok(());
     }
     let show = |medium| text::history::render(&history, medium);
-    args.format.print_or_csv(args.csv, || &history, || export::history::csv(&history), show)
+    args.format.print_or_csv(args.csv, || &history, || csv::of_rows(history.rows()), show)
 }
 
 /// Returns the folder of each given run once, even if several paths lead to it.
@@ -313,7 +314,7 @@ fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
     }
     let diff = RunDiff::of(&first, &second);
     let show = |medium| text::run_diff::render(&diff, medium);
-    args.format.print_or_csv(args.csv, || &diff, || export::run_diff::csv(&diff), show)
+    args.format.print_or_csv(args.csv, || &diff, || csv::of_rows(diff.rows()), show)
 }
 
 #[cfg(test)]

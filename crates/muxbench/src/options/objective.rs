@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::bail;
-use harness::record::{AdviseLimit, AdviseWeight, GateFigure, Workload};
+use harness::record::{AdviseLimit, AdviseWeight, Figure, Workload};
 use harness::spec::units::{Rate, Size, Time, UnitError};
 use wire::names;
 
@@ -38,11 +38,10 @@ struct Weight(AdviseWeight);
 struct Limit(AdviseLimit);
 
 /// Parses the name of a figure that contestants can be compared by.
-fn figure(name: &str) -> Result<GateFigure, String> {
-    let known = || GateFigure::ALL.into_iter().filter(|(figure, ..)| *figure != GateFigure::Errors);
-    let found = known().find(|(_, known, _)| *known == name).map(|(figure, ..)| figure);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = known().map(|(_, name, _)| name).collect();
+fn figure(name: &str) -> Result<Figure, String> {
+    let mut known = Figure::limited().filter(|it| *it != Figure::Errors);
+    let names: Vec<&str> = known.clone().map(Figure::name).collect();
+    known.find(|it| it.name() == name).ok_or_else(|| {
         let suggestion = names::suggestion(name, names.iter().copied());
         format!("unknown figure `{name}`: expected one of {}{suggestion}", names.join(", "))
     })
@@ -70,8 +69,8 @@ impl FromStr for Limit {
         let message = |error: UnitError| error.to_string();
         let figure = figure(name)?;
         let value = match figure {
-            GateFigure::Rate => value.parse::<Rate>().map_err(message)?.0,
-            GateFigure::Memory => f64::from(value.parse::<Size>().map_err(message)?.0),
+            Figure::Rate => value.parse::<Rate>().map_err(message)?.0,
+            Figure::Memory => f64::from(value.parse::<Size>().map_err(message)?.0),
             _ => value.parse::<Time>().map_err(message)?.0 as f64,
         };
         if value == 0.0 {
@@ -84,16 +83,16 @@ impl FromStr for Limit {
 impl ObjectiveArgs {
     /// Returns the objective for a workload.
     pub fn weights(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseWeight>> {
-        let figures: Vec<GateFigure> = self.objective.iter().map(|it| it.0.figure).collect();
+        let figures: Vec<Figure> = self.objective.iter().map(|it| it.0.figure).collect();
         if repeated(&figures).is_some() {
             bail!("--objective: a figure has two weights; name each figure once");
         }
-        if figures == [GateFigure::Rate] && !workload.is_closed() {
+        if figures == [Figure::Rate] && !workload.is_closed() {
             output::note(
                 "--objective rate: in an open loop, all servers that keep up have the same rate; try --schedule closed",
             );
         }
-        let default = if workload.is_closed() { GateFigure::Rate } else { GateFigure::P50 };
+        let default = if workload.is_closed() { Figure::Rate } else { Figure::P50 };
         Ok(match self.objective.as_slice() {
             [] => vec![AdviseWeight { figure: default, weight: 1.0 }],
             given => given.iter().map(|it| it.0).collect(),
@@ -113,7 +112,7 @@ impl ObjectiveArgs {
         if repeated(&limits.iter().map(|it| it.figure).collect::<Vec<_>>()).is_some() {
             bail!("--limit: a figure has two limits; name each figure once");
         }
-        if let Some(limit) = limits.iter().find(|it| it.figure == GateFigure::Rate && it.value > planned_per_s) {
+        if let Some(limit) = limits.iter().find(|it| it.figure == Figure::Rate && it.value > planned_per_s) {
             bail!(
                 "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \
                  --schedule closed",
@@ -132,9 +131,9 @@ mod tests {
     #[test]
     fn objectives_and_limits_are_read() {
         let weight = |text: &str| text.parse::<Weight>().unwrap().0;
-        assert_eq!(weight("p99*2.5"), AdviseWeight { figure: GateFigure::P99, weight: 2.5 });
-        assert_eq!(weight("p95"), AdviseWeight { figure: GateFigure::P95, weight: 1.0 });
-        assert_eq!(weight("cpu"), AdviseWeight { figure: GateFigure::Cpu, weight: 1.0 });
+        assert_eq!(weight("p99*2.5"), AdviseWeight { figure: Figure::P99, weight: 2.5 });
+        assert_eq!(weight("p95"), AdviseWeight { figure: Figure::P95, weight: 1.0 });
+        assert_eq!(weight("cpu"), AdviseWeight { figure: Figure::Cpu, weight: 1.0 });
         let limit = |text: &str| text.parse::<Limit>().unwrap().0.value;
         assert_eq!(["p99=2ms", "cpu=10us", "memory=1KiB", "rate=5k"].map(limit), [2e6, 1e4, 1024.0, 5e3]);
         for (text, words) in [

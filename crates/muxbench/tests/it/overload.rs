@@ -54,7 +54,10 @@ fn given_capacity_makes_one_trial_of_each_server() {
     assert!(names.contains(&"epoll") && names.contains(&"mt") && rows.len() == 2, "{names:?}");
     assert!(rows.iter().all(|row| row["capacity_per_s"] == 400.0 && row["pulse"]["bins"][0]["planned"].is_u64()));
     let (_, csv, _) = run(folder.path(), "report one --csv");
-    assert!(csv.starts_with("architecture,workload,capacity_per_s,") && csv.contains("recovered_after_ns"), "{csv}");
+    assert!(
+        csv.starts_with("architecture,capacity_per_s,") && csv.contains("pulse.phases.after.goodput_per_s"),
+        "{csv}"
+    );
     let (_, markdown, _) = run(folder.path(), "report one --markdown");
     assert!(markdown.contains("| architecture | capacity | before | pulse | after |"), "{markdown}");
     run(folder.path(), "report one --html --figures plots");

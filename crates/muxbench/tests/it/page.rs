@@ -119,7 +119,7 @@ fn index_links_to_its_runs() {
     let (shown, _) = run(folder.path(), &["report", "results"]);
     assert!(shown.contains("Runs, the oldest first") && shown.contains("host B"), "{shown}");
     let (csv, _) = run(folder.path(), &["report", "results", "--csv"]);
-    assert!(csv.starts_with("architecture,traffic,host,run,"), "{csv}");
+    assert!(csv.starts_with("architecture,folder,host,"), "{csv}");
     let (json, _) = run(folder.path(), &["report", "results", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((json["runs"].as_array().unwrap().len(), json["unreadable"].as_array().unwrap().len()), (6, 1));

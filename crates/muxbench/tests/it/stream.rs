@@ -145,7 +145,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     }
     let csv = muxbench().args(["report", "--csv"]).current_dir(&folder).output().unwrap();
     let csv = String::from_utf8(csv.stdout).unwrap();
-    assert!(csv.lines().next().unwrap().contains("server_cpu_ns_per_gigabyte"), "{csv}");
+    assert!(csv.lines().next().unwrap().contains("load.stream.fairness"), "{csv}");
     let text = muxbench().arg("report").current_dir(&folder).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("Bandwidth in MB/s against connections"), "{text}");

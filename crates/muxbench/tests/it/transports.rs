@@ -196,7 +196,7 @@ fn unix_socket_run_removes_its_private_folder() {
         assert_eq!(record.server.as_ref().unwrap().connections, 10);
     }
     let csv = text(&run_report(folder.path()).stdout);
-    let column = csv.lines().next().unwrap().split(',').position(|name| name == "transport").unwrap();
+    let column = csv.lines().next().unwrap().split(',').position(|name| name == "trial.workload.transport").unwrap();
     assert!(csv.lines().skip(1).all(|row| row.split(',').nth(column) == Some("unix")), "{csv}");
 
     let long = temporary.join("x".repeat(100));

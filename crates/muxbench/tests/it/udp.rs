@@ -377,8 +377,8 @@ fn compare_shows_ports_in_place_of_connections() {
     let mut count = 0;
     for row in rows {
         count += 1;
-        assert!(["5", "40"].contains(&row[column("ports")]) && row[column("connections")].is_empty(), "{row:?}");
-        assert_eq!(row[column("service")], "udp");
+        assert!(["5", "40"].contains(&row[column("trial.workload.service.ports")]), "{row:?}");
+        assert_eq!(row[column("trial.workload.service.service")], "udp");
     }
     assert_eq!(count, 6);
 }

@@ -18,7 +18,7 @@ use stats::Interval;
 use crate::queue;
 pub use decide::check;
 pub use figures::points;
-use harness::record::figures::{Figure, Percentile};
+use harness::record::Figure;
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::analysis::balance::Balance;
@@ -141,7 +141,7 @@ fn load_with_tail(record: &TrialRecord) -> Option<&LoadResult> {
 
 pub static SERVICE_MEDIAN: Metric =
     valid_time("median service time", |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64))
-        .with_figure(Figure::Service(Percentile::P50));
+        .with_figure(Figure::P50);
 pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |record, _| {
     let service = load_with_tail(record)?.service.distribution;
     Some(service.p99_ns as f64 - service.p1_ns as f64)
@@ -189,11 +189,11 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
 pub static SERVICE_P99: Metric = valid_time("99th percentile of service time", |record, _| {
     Some(load_with_tail(record)?.service.distribution.p99_ns as f64)
 })
-.with_figure(Figure::Service(Percentile::P99));
+.with_figure(Figure::P99);
 pub static CPU_PER_REQUEST: Metric = valid_time("CPU time per request", |record, _| {
     Some(record.server.as_ref()?.cpu_ns() as f64 / record.requests_answered()?)
 })
-.with_figure(Figure::CpuPerRequest);
+.with_figure(Figure::Cpu);
 
 /// Returns a metric of a server's network threads. A trial with a late client counts too, because the threads are the server's.
 const fn of_threads(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {

@@ -1,7 +1,7 @@
 //! The answer of a race: the best architecture for an objective, why it wins, and the traffic under which it does not.
 
-use harness::record::figures::{Figure, Percentile, RunFigures};
-use harness::record::{AdviseGoal, GateFigure, Run, Strategy, Trial, TrialRecord, VerdictKind};
+use harness::record::figures::RunFigures;
+use harness::record::{AdviseGoal, Figure, FigureMap, Run, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::strategy;
 use harness::strategy::advise::{self, Advice, Change, Choice, Out, TieBreak, Variation};
 use harness::strategy::elapsed_ns;
@@ -11,22 +11,10 @@ use server::ServerCounters;
 use stats::{Estimate, Ratio, Repeat, ratio};
 
 use super::cost::CostBreakdown;
-use super::gate::shown;
 use super::workload::title;
 use super::{FORMAT, warm_up};
 use crate::format;
 use crate::list::grouped;
-
-/// The figures of a contestant in reports.
-const FIGURES: [GateFigure; 7] = [
-    GateFigure::P50,
-    GateFigure::P90,
-    GateFigure::P95,
-    GateFigure::P99,
-    GateFigure::Rate,
-    GateFigure::Cpu,
-    GateFigure::Memory,
-];
 
 /// The answer of a race.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -84,20 +72,8 @@ pub struct AdviceRow {
     pub added_ns: Option<Estimate>,
     /// The probability that it is the best; `None` if it is out.
     pub probability: Option<f64>,
-    /// The median service time.
-    pub p50_ns: Option<f64>,
-    /// The 90th percentile of the service time.
-    pub p90_ns: Option<f64>,
-    /// The 95th percentile of the service time.
-    pub p95_ns: Option<f64>,
-    /// The 99th percentile of the service time.
-    pub p99_ns: Option<f64>,
-    /// Responses per second.
-    pub rate_per_s: Option<f64>,
-    /// The CPU time of a request.
-    pub cpu_ns: Option<f64>,
-    /// The user memory of a connection.
-    pub memory_bytes: Option<f64>,
+    /// The figures that the race measured.
+    pub figures: FigureMap<f64>,
     /// The repeats that it ran.
     pub repeats: u32,
     /// The finding in words.
@@ -176,15 +152,15 @@ fn objective(goal: &AdviseGoal) -> String {
 }
 
 /// Formats a limit, as in `p99 at most 2.00 ms`.
-fn limit(figure: GateFigure, value: f64) -> String {
-    let bound = if figure == GateFigure::Rate { "at least" } else { "at most" };
-    format!("{} {bound} {}", figure.name(), shown(figure, value))
+fn limit(figure: Figure, value: f64) -> String {
+    let bound = if figure == Figure::Rate { "at least" } else { "at most" };
+    format!("{} {bound} {}", figure.name(), format::figure(figure, value))
 }
 
 /// Returns the median service time of a contestant under the given traffic, by repeat.
 fn medians(advice: &Advice<'_>, run: &Run, it: usize) -> Vec<Repeat> {
     let records = of_contestant(run, &advice.contestants[it]).filter(|it| it.verdict.belongs_in_estimates());
-    RunFigures::new(&run.records).of(&records.collect::<Vec<_>>(), Figure::Service(Percentile::P50))
+    RunFigures::new(&run.records).of(&records.collect::<Vec<_>>(), Figure::P50)
 }
 
 fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
@@ -192,8 +168,6 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
     let others =
         choice.map(|choice| choice.winner).filter(|winner| *winner != it && !run.header.trials[0].workload.is_closed());
     let added_ns = others.and_then(|winner| ratio::added(&medians(advice, run, it), &medians(advice, run, winner)));
-    let [p50_ns, p90_ns, p95_ns, p99_ns, rate_per_s, cpu_ns, memory_bytes] =
-        FIGURES.map(|figure| advice.value(figure, it));
     let probabilities = choice.and_then(|choice| choice.probabilities.as_ref());
     AdviceRow {
         architecture: advice.contestants[it].label(),
@@ -203,13 +177,7 @@ fn row(advice: &Advice<'_>, run: &Run, it: usize) -> AdviceRow {
         }),
         added_ns,
         probability: probabilities.and_then(|all| all.iter().find(|(of, _)| *of == it).map(|(_, it)| *it)),
-        p50_ns,
-        p90_ns,
-        p95_ns,
-        p99_ns,
-        rate_per_s,
-        cpu_ns,
-        memory_bytes,
+        figures: FigureMap::of(|figure| advice.value(figure, it)),
         repeats: advice.repeats_of[it],
         finding: finding(advice, run, it),
         is_winner: choice.is_some_and(|choice| choice.winner == it),
@@ -255,7 +223,7 @@ fn out_words(out: Out, run: &Run, advice: &Advice<'_>, it: usize) -> String {
     match out {
         Out::CannotRun => "cannot run here".to_owned(),
         Out::CannotKeepUp => format::verdict(verdict(advice, run, it).unwrap_or(VerdictKind::Failed)).to_owned(),
-        Out::Exceeds(GateFigure::Rate) => "below the rate's limit".to_owned(),
+        Out::Exceeds(Figure::Rate) => "below the rate's limit".to_owned(),
         Out::Exceeds(figure) => format!("exceeds the limit of {}", figure.name()),
         Out::Worse => "worse".to_owned(),
     }
@@ -324,10 +292,12 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
         let objective = objective(goal);
         format!("The probability that {winner} has the best {objective} is {}.", probability(it))
     }));
-    let cost = [(GateFigure::Cpu, "of CPU time a request"), (GateFigure::Memory, "of memory a connection")];
+    let cost = [(Figure::Cpu, "of CPU time a request"), (Figure::Memory, "of memory a connection")];
     let costs: Vec<String> = cost
         .into_iter()
-        .filter_map(|(figure, unit)| Some(format!("{} {unit}", shown(figure, advice.value(figure, choice.winner)?))))
+        .filter_map(|(figure, unit)| {
+            Some(format!("{} {unit}", format::figure(figure, advice.value(figure, choice.winner)?)))
+        })
         .collect();
     if !costs.is_empty() {
         sentences.push(format!("It costs {}.", format::listed(&costs)));
@@ -363,7 +333,7 @@ fn tie(advice: &Advice<'_>, choice: &Choice) -> String {
     let names: Vec<String> = choice.tied.iter().map(label).collect();
     let winner = label(&choice.winner);
     let reason = match choice.tie_break {
-        Some(TieBreak::Figure(GateFigure::Memory)) => "it needs the least memory".to_owned(),
+        Some(TieBreak::Figure(Figure::Memory)) => "it needs the least memory".to_owned(),
         Some(TieBreak::Figure(_)) => "it needs the least CPU time".to_owned(),
         Some(TieBreak::Simplicity) | None => {
             "CPU time and memory are alike too, and it is the simplest (the first of `muxbench list`)".to_owned()

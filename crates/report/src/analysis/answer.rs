@@ -63,7 +63,7 @@ pub fn is_believable(run: &Run, strict: bool) -> bool {
         Some(Answer::Capacity(capacities)) => capacities.is_found(strict),
         Some(Answer::Overload(overloads)) => overloads.is_found(strict),
         Some(Answer::Advice(_)) if strict => valid == run.records.len(),
-        _ if strict && run.header.strategy.is_whole() => valid == planned,
+        _ if strict && run.header.strategy == Strategy::Whole => valid == planned,
         _ if strict => {
             let outcomes = harness::strategy::outcomes(run);
             let past = count(VerdictKind::Saturated) + run.header.strategy.pruned(&run.header, &outcomes).len();

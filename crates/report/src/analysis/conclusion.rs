@@ -1,6 +1,6 @@
 //! The conclusion in a sentence: the best architecture for this traffic, its lead, and the certainty.
 
-use harness::record::VerdictKind;
+use harness::record::{Figure, VerdictKind};
 use harness::spec::units::Share;
 use stats::{Estimate, Family, Ratio, Repeat};
 
@@ -75,7 +75,7 @@ pub fn of(comparison: &Comparison) -> String {
     };
     let is_closed = comparison.workload.is_closed();
     let figure = if is_closed {
-        best.rate_per_s.map_or_else(String::new, |rate| {
+        best.estimate(Figure::Rate).map_or_else(String::new, |rate| {
             match stream::megabytes_per_s(&comparison.workload, rate.value) {
                 Some(megabytes_per_s) => format::bandwidth(megabytes_per_s * 1e6),
                 None => format!("{} transactions/s", format::digits(rate.value)),
@@ -198,12 +198,12 @@ fn same<'a>(mut equals: impl Iterator<Item = &'a Row>) -> (String, String) {
 /// Ignores percentiles that the client may have caused.
 fn tail(ranked: &[&Row]) -> String {
     let known: Vec<&Row> =
-        ranked.iter().copied().filter(|row| !row.is_client_tail(0.99) && row.service_p99_ns.is_some()).collect();
+        ranked.iter().copied().filter(|row| !row.is_client_tail(0.99) && row.figures[Figure::P99].is_some()).collect();
     // Without a known tail of the first row, there is nothing to compare.
     if ranked[0].label() != known.first().map(|row| row.label()).unwrap_or_default() {
         return String::new();
     }
-    let p99s: Vec<Vec<Repeat>> = known.iter().map(|row| row.figures.p99.clone()).collect();
+    let p99s: Vec<Vec<Repeat>> = known.iter().map(|row| row.repeats_of(Figure::P99).to_vec()).collect();
     let family = Family::of(&p99s);
     let lower = (1..known.len()).filter_map(|at| Some((known[at], family.ratio(at, 0)?)));
     let lower = lower.filter(|(_, it)| it.ratio < 1.0 && it.differs_from_one() && !it.is_practically_one(MARGIN));
@@ -211,7 +211,7 @@ fn tail(ranked: &[&Row]) -> String {
     let Some((row, interval)) = lowest.and_then(|(row, ratio)| Some((row, ratio.interval?))) else {
         return String::new();
     };
-    let p99 = |row: &Row| row.service_p99_ns.map_or_else(String::new, |p99| format::time(p99.value));
+    let p99 = |row: &Row| row.estimate(Figure::P99).map_or_else(String::new, |p99| format::time(p99.value));
     let (first, name, other) = (p99(known[0]), &row.label, p99(row));
     let (low, high) = (interval.low, interval.high);
     format!(" Its 99th percentile, {first}, is not the lowest: {name} has {other} ({low:.2}x to {high:.2}x).")

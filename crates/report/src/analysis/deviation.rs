@@ -46,7 +46,7 @@ pub struct Deviations {
     pub(crate) run: String,
     pub(crate) definition: &'static str,
     /// The finished trials, sorted by workload, then by architecture.
-    pub(crate) trials: Vec<TrialDeviation>,
+    pub trials: Vec<TrialDeviation>,
 }
 
 /// The deviations of one trial.

@@ -1,6 +1,6 @@
 //! The result of a gate: whether the new build of a server is slower than the old one, and by how much.
 
-use harness::record::{GateFigure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind, commands};
+use harness::record::{Figure, GateGoal, Run, Strategy, Trial, TrialOutcome, TrialRecord, Unit, VerdictKind, commands};
 use harness::spec::units::Time;
 use harness::strategy;
 use harness::strategy::elapsed_ns;
@@ -56,7 +56,7 @@ pub struct GateRow {
     /// The workload in words.
     pub workload: String,
     /// The figure.
-    pub figure: GateFigure,
+    pub figure: Figure,
     /// The value of the old build: of a percentile, that of the requests of all repeats; of errors, the mean of the repeats; otherwise
     /// their median.
     pub old: Option<f64>,
@@ -163,7 +163,7 @@ impl GateReport {
             };
         }
         // A larger tolerance of errors would hide that trials fail.
-        let is_tolerable = |row: &&GateRow| repeats.causes.is_empty() || row.figure != GateFigure::Errors;
+        let is_tolerable = |row: &&GateRow| repeats.causes.is_empty() || row.figure != Figure::Errors;
         let open: Vec<&GateRow> = measured.iter().copied().filter(is_tolerable).collect();
         if open.is_empty() {
             let limits = distinct(lacking.iter().map(|row| format!("{}=off", row.figure.name())));
@@ -248,24 +248,24 @@ impl GateRow {
         let value = |side: usize| {
             let values: Vec<f64> = finding.pairs.iter().map(|pair| pair[side]).collect();
             match figure {
-                _ if let (Some(percentile), false) = (figure.percentile(), values.is_empty()) => {
+                _ if let (Some((q, _)), false) = (figure.quantile(), values.is_empty()) => {
                     let records = run.records.iter().filter(|record| {
                         let Trial { workload, is_reference, .. } = &record.trial;
                         workload == finding.workload && !is_reference && goal.is_old(&record.trial) == (side == 0)
                     });
                     let usable = records.filter(|record| gate::value(figure, record).is_some());
                     let times = merged(usable.filter_map(|record| record.load.as_ref()).map(|load| &load.service));
-                    Some(times.quantile(percentile.q()) as f64)
+                    Some(times.quantile(q) as f64)
                 }
                 // The median of rare failures is 0.
-                GateFigure::Errors => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+                Figure::Errors => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
                 _ => interval::median(&values),
             }
         };
         let added: Vec<f64> = finding.pairs.iter().map(|[old, new]| new - old).collect();
         let excess = excess::estimate(&finding.differences());
         let interval = excess.and_then(|it| it.interval).map(|it| {
-            let limit = if figure == GateFigure::Errors { 1.0 } else { f64::INFINITY };
+            let limit = if figure == Figure::Errors { 1.0 } else { f64::INFINITY };
             let ends = [it.low, it.high].map(|end| figure.change(end).clamp(-limit, limit));
             Interval { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
         });
@@ -274,18 +274,13 @@ impl GateRow {
             figure,
             old: value(0),
             new: value(1),
-            added_ns: figure.is_time().then(|| excess::estimate(&added)).flatten(),
+            added_ns: (figure.unit() == Unit::Time).then(|| excess::estimate(&added)).flatten(),
             change: excess.map(|it| figure.change(it.value)),
             interval,
             tolerance: finding.limit.tolerance,
             excess: (!finding.is_left_out()).then_some(finding.excess),
             pairs: finding.pairs.clone(),
         }
-    }
-
-    /// Formats a value of the figure.
-    pub(crate) fn value(&self, value: f64) -> String {
-        shown(self.figure, value)
     }
 
     /// Formats the change and its interval.
@@ -308,16 +303,6 @@ impl GateRow {
     }
 }
 
-/// Formats a value of a figure.
-pub(crate) fn shown(figure: GateFigure, value: f64) -> String {
-    match figure {
-        GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 | GateFigure::Cpu => format::time(value),
-        GateFigure::Rate => format!("{}/s", format::digits(value)),
-        GateFigure::Memory => format::bytes(value),
-        GateFigure::Errors => percent(value),
-    }
-}
-
 /// Formats a share with two decimals at most.
 pub(crate) fn percent(share: f64) -> String {
     format::percent((share * 1e4).round() / 1e4)
@@ -337,7 +322,7 @@ mod tests {
     use super::*;
 
     /// A gate of `mt` against `epoll` with these limits of required figures, which ended after its trials.
-    fn ended(percent: u64, trials: usize, required: &[GateFigure]) -> Run {
+    fn ended(percent: u64, trials: usize, required: &[Figure]) -> Run {
         let mut run = testkit::gate_run(percent);
         let Strategy::Gate(goal) = &mut run.header.strategy else { panic!("{:?}", run.header.strategy) };
         goal.time_max_ns = 1;
@@ -372,7 +357,7 @@ mod tests {
             ". The gate was stopped: continue with `muxbench gate --resume FOLDER`."
         );
         assert_eq!(GateReport::of(&ended(0, 3, &[])).unwrap().repeats, 1, "the second repeat is not complete");
-        let mut failed = ended(0, 2, &[GateFigure::P50]);
+        let mut failed = ended(0, 2, &[Figure::P50]);
         fail(&mut failed, false);
         assert_eq!(
             sentence(&failed),
@@ -383,7 +368,7 @@ mod tests {
     #[test]
     fn build_whose_trials_all_fail_is_slower() {
         for has_report in [false, true] {
-            let mut run = ended(3, 6, &[GateFigure::P50]);
+            let mut run = ended(3, 6, &[Figure::P50]);
             fail(&mut run, has_report);
             let report = GateReport::of(&run).unwrap();
             assert!(report.sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{}", report.sentence);
@@ -398,7 +383,7 @@ mod tests {
         let failed = run.records.iter_mut().find(is_new).unwrap();
         failed.verdict = Verdict::failed("the server ended");
         let rows = GateReport::of(&run).unwrap().figures;
-        let errors = rows.iter().find(|row| row.figure == GateFigure::Errors).unwrap();
+        let errors = rows.iter().find(|row| row.figure == Figure::Errors).unwrap();
         let third = |value: Option<f64>| (value.unwrap() - 1.0 / 3.0).abs() < 1e-9;
         assert!(errors.old == Some(0.0) && third(errors.new) && third(errors.change), "{errors:?}");
         let Interval { low, high } = errors.interval.unwrap();
@@ -414,7 +399,7 @@ mod tests {
             (load.planned, load.trial_requests, load.errors.timeout) = (200, 400, 100);
         }
         let rows = GateReport::of(&run).unwrap().figures;
-        let errors = rows.iter().find(|row| row.figure == GateFigure::Errors).unwrap();
+        let errors = rows.iter().find(|row| row.figure == Figure::Errors).unwrap();
         assert_eq!((errors.old, errors.new), (Some(0.0), Some(0.25)));
     }
 
@@ -433,14 +418,14 @@ mod tests {
             sentence(&run),
             ". mt failed: the server ended: signal: 11. Correct the cause, and run the gate again."
         );
-        let mut run = ended(3, 16, &[GateFigure::Cpu]);
+        let mut run = ended(3, 16, &[Figure::Cpu]);
         fail_check(&mut run);
         assert!(sentence(&run).starts_with("; too few values of cpu. mt failed: "), "{}", sentence(&run));
     }
 
     #[test]
     fn remedy_leaves_out_figures_without_values() {
-        let mut run = ended(0, usize::MAX, &[GateFigure::Cpu, GateFigure::Memory]);
+        let mut run = ended(0, usize::MAX, &[Figure::Cpu, Figure::Memory]);
         run.records.iter_mut().for_each(|record| record.server = None);
         assert_eq!(
             sentence(&run),

@@ -1,7 +1,7 @@
 //! Many gates: the change of each figure from gate to gate, and where it shifted.
 
 use anyhow::Context;
-use harness::record::GateFigure;
+use harness::record::Figure;
 use harness::strategy::gate::GateOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct GateEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GateEntryFigure {
     pub(crate) workload: String,
-    pub(crate) figure: GateFigure,
+    pub(crate) figure: Figure,
     pub(crate) old: f64,
     pub(crate) new: f64,
     pub(crate) change: f64,
@@ -80,7 +80,7 @@ pub struct GateSeries {
     pub(crate) workload: String,
     pub(crate) old: String,
     pub(crate) new: String,
-    pub(crate) figure: GateFigure,
+    pub(crate) figure: Figure,
     /// The ratio of the new to the old build in each gate; of errors, the difference.
     pub(crate) points: Vec<GatePoint>,
     pub(crate) shifts: Vec<GateShift>,
@@ -151,7 +151,7 @@ fn series(
 ) -> GateSeries {
     let ((workload, old, new, _), _, GateEntryFigure { figure, .. }) = group[0].clone();
     // Ratios are above 0, as the method requires; a share of errors may be 0.
-    let base = if figure == GateFigure::Errors { 0.0 } else { 1.0 };
+    let base = if figure == Figure::Errors { 0.0 } else { 1.0 };
     let shifted = |it: Interval| Interval { low: base + it.low, high: base + it.high };
     let points: Vec<GatePoint> = group
         .iter()
@@ -185,8 +185,8 @@ impl GateSeries {
 
 impl GateShift {
     /// Formats the change of the mean.
-    pub(crate) fn change(&self, figure: GateFigure) -> String {
-        signed(if figure == GateFigure::Errors { self.after - self.before } else { self.after / self.before - 1.0 })
+    pub(crate) fn change(&self, figure: Figure) -> String {
+        signed(if figure == Figure::Errors { self.after - self.before } else { self.after / self.before - 1.0 })
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) mod tests {
         let gate = |at: u32| {
             let mut entry = GateEntry::new(&report, Some(&format!("build {at}")));
             let noise = 0.004 * (f64::from(at * 37 % 11) / 5.0 - 1.0);
-            let figure = entry.figures.iter_mut().find(|it| it.figure == GateFigure::P50).unwrap();
+            let figure = entry.figures.iter_mut().find(|it| it.figure == Figure::P50).unwrap();
             figure.change = noise + if at >= 25 { 0.08 } else { 0.0 };
             entry
         };
@@ -229,7 +229,7 @@ pub(crate) mod tests {
         let shifted: Vec<&GateSeries> = history.series.iter().filter(|it| !it.shifts.is_empty()).collect();
         assert_eq!(shifted.len(), 1);
         let [shift] = shifted[0].shifts.as_slice() else { panic!("{:?}", shifted[0].shifts) };
-        assert_eq!((shift.at, shift.label.as_str(), shifted[0].figure), (25, "build 25", GateFigure::P50));
+        assert_eq!((shift.at, shift.label.as_str(), shifted[0].figure), (25, "build 25", Figure::P50));
         assert_eq!(shifted[0].levels().iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(), [(0, 24), (25, 39)]);
         let words = "The newest shift is at build 25: p50 +8.";
         assert!(history.sentence.starts_with(words), "{}", history.sentence);

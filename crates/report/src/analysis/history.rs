@@ -5,14 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use harness::record::{GateFigure, Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::{Figure, FigureMap, Run, RunHeader, Source, Trial, TrialRecord, VerdictKind, Workload};
 use harness::strategy::advise;
 use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Estimate, Repeat};
 
-use super::client_tail::{P50, P90, P95, P99, Quantile};
 use super::hosts::{self, Facts, NamedHost};
 use super::run_diff::{Change, ChangeKind};
 use super::setting::{self, Settings};
@@ -94,16 +93,8 @@ pub(crate) struct TrendPoint {
     pub(crate) verdict: VerdictKind,
     pub(crate) repeats: usize,
     pub(crate) repeats_valid: usize,
-    /// Median service time; has an interval only if the row is ranked.
-    pub(crate) service_p50_ns: Option<Estimate>,
-    /// 90th percentile of service time; `None` if the client may have caused it.
-    pub(crate) service_p90_ns: Option<Estimate>,
-    /// The same for the 95th percentile.
-    pub(crate) service_p95_ns: Option<Estimate>,
-    /// The same for the 99th percentile.
-    pub(crate) service_p99_ns: Option<Estimate>,
-    /// Answered requests per second; for streams, bursts per second.
-    pub(crate) rate_per_s: Option<Estimate>,
+    /// The figures; with an interval only if the row is ranked, and without those that the client may have caused, except the median.
+    pub(crate) figures: FigureMap<Estimate>,
     /// The lowest quantile of service time that the client may have caused, such as `p50`; `None` if there is none.
     pub(crate) clients_from: Option<&'static str>,
     #[serde(skip)]
@@ -240,43 +231,33 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>) -> Vec<Trend> {
 impl TrendPoint {
     /// Takes the results of a row; the caller sets the index of the run later.
     fn of(workload: &Workload, row: &Row) -> Self {
-        // A row that is not ranked shows its figure without an interval.
-        let shown = |ranked: Option<Estimate>, all: Option<f64>| {
-            ranked.filter(|_| row.is_ranked()).or_else(|| Some(Estimate { value: all?, interval: None }))
-        };
         // A trial without timed requests has no times, for example when bursts outlast the trial.
         let timed = row.service.as_ref().filter(|it| it.count > 0);
-        let service = |ranked: Option<Estimate>, (q, ns): Quantile| {
-            let time = timed.filter(|_| q <= P50.0 || !row.is_client_tail(q))?;
-            shown(ranked, Some(ns(time) as f64))
+        let of_all = |figure: Figure| match figure.source() {
+            Source::Service((_, ns)) => Some(ns(timed?) as f64),
+            Source::Answers => row.rate_achieved_per_s,
+            Source::ServerTime => Some(row.cost.as_ref()?.cpu_ns_per_request),
+            _ => None,
+        };
+        let shown = |figure: Figure| {
+            if !figure.is_estimated() || figure.tail().is_some_and(|q| q > 0.5 && row.is_client_tail(q)) {
+                return None;
+            }
+            // A row that is not ranked shows its figure without an interval.
+            let ranked = row.estimate(figure).filter(|_| row.is_ranked());
+            ranked.or_else(|| Some(Estimate { value: of_all(figure)?, interval: None }))
         };
         // Conclude nothing from a median that the client may have caused.
-        let is_compared = row.is_ranked() && (workload.is_closed() || !row.is_client_tail(P50.0));
+        let is_compared = row.is_ranked() && (workload.is_closed() || !row.is_client_tail(0.5));
         Self {
             run: 0,
             verdict: row.verdict,
             repeats: row.repeats,
             repeats_valid: row.repeats_valid,
-            service_p50_ns: service(row.service_p50_ns, P50),
-            service_p90_ns: service(row.service_p90_ns, P90),
-            service_p95_ns: service(row.service_p95_ns, P95),
-            service_p99_ns: service(row.service_p99_ns, P99),
-            rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
+            figures: FigureMap::of(shown),
             clients_from: row.clients_from,
             late: row.late,
             metrics: if is_compared { row.metrics.clone() } else { Vec::new() },
-        }
-    }
-
-    /// Returns a figure of a gate; `None` for figures that a history does not have.
-    pub(crate) fn estimate(&self, figure: GateFigure) -> Option<Estimate> {
-        match figure {
-            GateFigure::P50 => self.service_p50_ns,
-            GateFigure::P90 => self.service_p90_ns,
-            GateFigure::P95 => self.service_p95_ns,
-            GateFigure::P99 => self.service_p99_ns,
-            GateFigure::Rate => self.rate_per_s,
-            GateFigure::Cpu | GateFigure::Memory | GateFigure::Errors => None,
         }
     }
 }
@@ -324,6 +305,19 @@ impl Entry {
 }
 
 impl History {
+    /// Returns a row of CSV for each point of each trend.
+    pub fn rows(&self) -> impl Iterator<Item = serde_json::Value> {
+        let row = |trend: &Trend, point: &TrendPoint| {
+            let Entry { folder, name, started_at, muxbench, .. } = &self.runs[point.run];
+            let (architecture, traffic, host) = (&trend.architecture, &trend.title, &self.hosts[trend.host].letter);
+            serde_json::json!({
+                "architecture": architecture, "traffic": traffic, "host": host, "folder": folder, "name": name,
+                "started_at": started_at, "muxbench": muxbench, "point": point,
+            })
+        };
+        self.trends.iter().flat_map(move |trend| trend.points.iter().map(move |point| row(trend, point)))
+    }
+
     /// Groups trends by traffic, the settings in their titles, and host.
     pub(crate) fn by_traffic(&self) -> Vec<Vec<&Trend>> {
         grouped(&self.trends, |a, b| {

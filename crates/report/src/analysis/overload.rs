@@ -49,7 +49,7 @@ pub struct Overload {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PulseFigures {
     /// Before, during and after the pulse.
-    pub phases: [PhaseGoodput; 3],
+    pub phases: Phases,
     /// Requests that failed in the whole trial, by class.
     pub errors: Errors,
     /// Attempts of the whole trial that were not answered in time.
@@ -64,6 +64,15 @@ pub struct PulseFigures {
     pub bin_ns: u64,
     /// The bins of the window.
     pub bins: Vec<GoodputBin>,
+}
+
+/// The phases of a pulse.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "they are phases")]
+pub struct Phases {
+    pub before: PhaseGoodput,
+    pub pulse: PhaseGoodput,
+    pub after: PhaseGoodput,
 }
 
 /// The mean rates of a phase, in requests per second.
@@ -202,7 +211,7 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overlo
         (None, ..) => Some("not run yet".to_owned()),
         (Some(record), None, _) => Some(record.verdict.reason.clone()),
         (Some(_), Some(pulse), _) if pulse.recovery == Some(Recovery::UnhealthyBefore) => {
-            let [before, ..] = pulse.phases;
+            let before = pulse.phases.before;
             let share = before.goodput_per_s / before.offered_per_s;
             Some(format!(
                 "answered only {:.0} % of the requests in time before the pulse; lower --base or --capacity",
@@ -251,7 +260,7 @@ fn figures(goal: &OverloadGoal, record: &TrialRecord) -> Option<PulseFigures> {
     };
     let checks = &record.verdict.checks;
     Some(PulseFigures {
-        phases: [phase(&bins[..from]), phase(&bins[from..to]), phase(&bins[to..])],
+        phases: Phases { before: phase(&bins[..from]), pulse: phase(&bins[from..to]), after: phase(&bins[to..]) },
         errors: load.errors,
         timeouts,
         retries,
@@ -283,11 +292,12 @@ mod tests {
         assert_eq!(names, ["epoll", "mt", "mp"], "by recovery");
         let epoll = overloads.rows[0].pulse.as_ref().unwrap();
         let capacity = overloads.rows[0].capacity_per_s.unwrap();
-        for (phase, share) in epoll.phases.iter().zip([0.7, 1.5, 0.7]) {
+        let Phases { before, pulse, after } = epoll.phases;
+        for (phase, share) in [(before, 0.7), (pulse, 1.5), (after, 0.7)] {
             assert!((phase.offered_per_s / capacity / share - 1.0).abs() < 0.02, "{phase:?} of {capacity}");
         }
-        assert!(epoll.phases[0].goodput_per_s == epoll.phases[0].offered_per_s);
-        assert!(epoll.phases[1].goodput_per_s < 0.6 * epoll.phases[1].offered_per_s);
+        assert!(before.goodput_per_s == before.offered_per_s);
+        assert!(pulse.goodput_per_s < 0.6 * pulse.offered_per_s);
         assert_eq!(epoll.recovery, Some(Recovery::After { ns: 1_200_000_000 }));
         assert_eq!(overloads.rows[1].recovery(), Some(Recovery::Never));
         assert_eq!(overloads.sentence, "epoll recovered 1.20 s after the pulse; mt never recovered.");

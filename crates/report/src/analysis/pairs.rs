@@ -1,5 +1,6 @@
 //! The ratios of all pairs of ranked rows.
 
+use harness::record::FigureMap;
 use stats::{Family, Ratio, Repeat, ratio};
 
 use super::row::{Pair, Row};
@@ -7,14 +8,11 @@ use super::row::{Pair, Row};
 /// Compares all ranked rows.
 pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
     let ranked: Vec<&Row> = rows.iter().filter(|row| row.is_ranked()).collect();
-    let family = |figure: fn(&Row) -> &Vec<Repeat>| {
-        Family::of(&ranked.iter().map(|row| figure(row).clone()).collect::<Vec<_>>())
+    let family = |repeats: &dyn Fn(&Row) -> &[Repeat]| {
+        Family::of(&ranked.iter().map(|row| repeats(row).to_vec()).collect::<Vec<_>>())
     };
-    let metric = family(|row| &row.metrics);
-    let (p50, p90) = (family(|row| &row.figures.p50), family(|row| &row.figures.p90));
-    let (p95, p99) = (family(|row| &row.figures.p95), family(|row| &row.figures.p99));
-    let response_p99 = family(|row| &row.figures.response_p99);
-    let (cpu_per_request, rate) = (family(|row| &row.figures.cpu_per_request), family(|row| &row.figures.rate));
+    let metric = family(&|row| &row.metrics);
+    let families = FigureMap::of(|figure| Some(family(&|row| row.repeats_of(figure))));
     let pair = |of: usize, to: usize| {
         Some(Pair {
             architecture: ranked[of].label.clone(),
@@ -25,13 +23,7 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
                 .all(|&at| ranked[at].is_best() || ranked[at].added_ns.is_some())
                 .then_some(())
                 .and_then(|()| ratio::added(&ranked[of].metrics, &ranked[to].metrics)),
-            p50: p50.ratio(of, to),
-            p90: p90.ratio(of, to),
-            p95: p95.ratio(of, to),
-            p99: p99.ratio(of, to),
-            response_p99: response_p99.ratio(of, to),
-            cpu_per_request: cpu_per_request.ratio(of, to),
-            rate: rate.ratio(of, to),
+            ratios: FigureMap::of(|figure| families[figure].as_ref()?.ratio(of, to)),
             decision: None,
         })
     };

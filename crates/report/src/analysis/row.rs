@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::{Trial, VerdictKind, Workload};
+use harness::record::{Figure, FigureMap, Trial, VerdictKind, Workload};
 use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -94,10 +94,8 @@ pub struct Row {
     /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if there
     /// is none.
     pub(crate) clients_from: Option<&'static str>,
-    /// The value of `rate_per_s`; the mean over repeats if the row is not ranked.
+    /// Requests per second (in a closed loop: transactions); the mean over repeats if the row is not ranked.
     pub rate_achieved_per_s: Option<f64>,
-    /// Requests per second (in a closed loop: transactions) over the repeats that estimates use.
-    pub rate_per_s: Option<Estimate>,
     /// The share of its CPUs that the client used, the mean over repeats; `None` in an open loop.
     pub(crate) client_busy_share: Option<f64>,
     /// Transactions of a closed loop that were counted but not sampled, because the sample memory was full.
@@ -108,20 +106,9 @@ pub struct Row {
     /// `None` unless the service is a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
-    pub(crate) service_p50_ns: Option<Estimate>,
-    /// 90th percentile of service time over the repeats whose p90 the client cannot have caused; `None` unless these
-    /// are the majority.
-    pub(crate) service_p90_ns: Option<Estimate>,
-    /// The same for the 95th percentile.
-    pub(crate) service_p95_ns: Option<Estimate>,
-    /// The same for the 99th percentile.
-    pub(crate) service_p99_ns: Option<Estimate>,
-    /// Median response time over the repeats that estimates use.
-    pub(crate) response_p50_ns: Option<Estimate>,
-    /// Mean service time over the repeats that estimates use and whose tail the client cannot have caused, if these are the
-    /// majority.
-    #[serde(skip)]
-    pub service_mean_ns: Option<Estimate>,
+    /// The figures over the repeats that estimates use. Quantiles and the mean leave out repeats in which the client may have caused
+    /// them, and are absent unless the other repeats are the majority.
+    pub figures: FigureMap<RowFigure>,
     pub(crate) kernel: Option<Kernel>,
     pub(crate) churn: Option<Churn>,
     /// `None` unless the service is `http`.
@@ -145,8 +132,15 @@ pub struct Row {
     /// The metric, by repeat, over the repeats that estimates use: median service time in nanoseconds, or transactions per second.
     #[serde(skip)]
     pub(crate) metrics: Vec<Repeat>,
+}
+
+/// A figure of a row.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RowFigure {
+    #[serde(flatten)]
+    pub(crate) estimate: Estimate,
     #[serde(skip)]
-    pub(crate) figures: RowFigures,
+    pub(crate) repeats: Vec<Repeat>,
 }
 
 /// Responses of the row's repeats, as in `load::result::HttpResult`.
@@ -221,19 +215,6 @@ pub struct Cost {
     pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
-/// The figures of a row, by repeat, over the repeats that estimates use. Percentiles omit repeats in which the client may have caused
-/// the value, and are empty unless more than half of the repeats remain.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RowFigures {
-    pub(crate) p50: Vec<Repeat>,
-    pub(crate) p90: Vec<Repeat>,
-    pub(crate) p95: Vec<Repeat>,
-    pub(crate) p99: Vec<Repeat>,
-    pub(crate) response_p99: Vec<Repeat>,
-    pub(crate) cpu_per_request: Vec<Repeat>,
-    pub(crate) rate: Vec<Repeat>,
-}
-
 /// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other
 /// figures: see [`stats::Family`].
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -246,15 +227,8 @@ pub(crate) struct Pair {
     pub(crate) ratio: Ratio,
     /// The difference of the medians in nanoseconds; `None` in a closed loop, and between groups of turns.
     pub(crate) added_ns: Option<Estimate>,
-    // Service time.
-    pub(crate) p50: Option<Ratio>,
-    pub(crate) p90: Option<Ratio>,
-    pub(crate) p95: Option<Ratio>,
-    pub(crate) p99: Option<Ratio>,
-
-    pub(crate) response_p99: Option<Ratio>,
-    pub(crate) cpu_per_request: Option<Ratio>,
-    pub(crate) rate: Option<Ratio>,
+    /// The ratios of all figures.
+    pub(crate) ratios: FigureMap<Ratio>,
     /// The decision by the rule that ended the run; `None` without `--until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<Decision>,
@@ -277,6 +251,16 @@ impl Row {
     /// Returns the name in tables: see [`Trial::label`].
     pub fn label(&self) -> String {
         self.label.clone()
+    }
+
+    /// Returns the estimate of a figure over the repeats that estimates use.
+    pub fn estimate(&self, figure: Figure) -> Option<Estimate> {
+        self.figures[figure].as_ref().map(|it| it.estimate)
+    }
+
+    /// Returns a figure by repeat.
+    pub(crate) fn repeats_of(&self, figure: Figure) -> &[Repeat] {
+        self.figures[figure].as_ref().map_or(&[], |it| &it.repeats)
     }
 
     /// Returns whether a trial has this architecture with these options, under any workload.

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::figures::{Figure, Percentile, RunFigures};
-use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::record::figures::RunFigures;
+use harness::record::{Figure, FigureMap, Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::config::Phases;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Estimate, Ratio, Repeat, family, ratio};
 
+use super::FORMAT;
 use super::setting::{self, Settings};
-use super::summary::{MARGIN, Pruned, estimated, missing, pruned};
+use super::summary::{MARGIN, Pruned, estimated, missing, pruned, repeats};
 use super::workload::{is_same_traffic, order};
-use super::{FORMAT, client_tail};
 use crate::list::grouped;
 
 /// Two runs, compared.
@@ -80,16 +80,8 @@ pub(crate) struct Pair {
     pub(crate) setting_differences: Vec<Difference>,
     pub(crate) a: SideFigures,
     pub(crate) b: SideFigures,
-    /// Median service time, B against A; `None` unless both runs have a repeat that estimates use.
-    pub(crate) service_p50: Option<Change>,
-    /// The same for the 90th percentile; also `None` if the client may have caused it in at least half of a run's repeats.
-    pub(crate) service_p90: Option<Change>,
-    /// The same for the 95th percentile.
-    pub(crate) service_p95: Option<Change>,
-    /// The same for the 99th percentile.
-    pub(crate) service_p99: Option<Change>,
-    /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
-    pub(crate) rate: Option<Change>,
+    /// The figures, B against A, that both runs have. An open loop sets its rate, which is therefore not compared.
+    pub(crate) changes: FigureMap<Change>,
 }
 
 /// The results of one run for a pair.
@@ -102,14 +94,7 @@ pub(crate) struct SideFigures {
     /// Reasons for missing repeats: the run's host could not run them, the sweep skipped their rate, or they have not
     /// been run yet.
     pub(crate) missing: Vec<String>,
-    pub(crate) service_p50_ns: Option<f64>,
-    /// The p90 of the repeats whose p90 the client cannot have caused; `None` unless these are the majority.
-    pub(crate) service_p90_ns: Option<f64>,
-    /// The same for the 95th percentile.
-    pub(crate) service_p95_ns: Option<f64>,
-    /// The same for the 99th percentile.
-    pub(crate) service_p99_ns: Option<f64>,
-    pub(crate) rate_per_s: Option<f64>,
+    pub(crate) figures: FigureMap<f64>,
 }
 
 /// A finished repeat whose verdict is not valid.
@@ -193,6 +178,15 @@ impl ChangeKind {
 }
 
 impl RunDiff {
+    /// Returns the rows of CSV: what both runs have, and what only one of them has.
+    pub fn rows(&self) -> impl Iterator<Item = serde_json::Value> {
+        let both = self.pairs.iter().map(|pair| serde_json::json!({ "runs": "both", "pair": pair }));
+        let only = [("a", &self.only_a), ("b", &self.only_b)].into_iter().flat_map(|(runs, planned)| {
+            planned.iter().map(move |planned| serde_json::json!({ "runs": runs, "pair": planned }))
+        });
+        both.chain(only)
+    }
+
     /// Compares two runs, finished or not. Trials match if their architectures, options and workloads are equal. The
     /// remaining trials match if their architectures are equal and their workloads differ only in their phases, and then also
     /// if their options differ.
@@ -215,14 +209,9 @@ impl RunDiff {
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
-        let figures: [fn(&mut Pair) -> Option<&mut Change>; 5] = [
-            |it| it.service_p50.as_mut(),
-            |it| it.service_p90.as_mut(),
-            |it| it.service_p95.as_mut(),
-            |it| it.service_p99.as_mut(),
-            |it| it.rate.as_mut(),
-        ];
-        figures.iter().for_each(|figure| Change::correct(pairs.iter_mut().filter_map(figure)));
+        for figure in Figure::all() {
+            Change::correct(pairs.iter_mut().filter_map(|pair| pair.changes[figure].as_mut()));
+        }
         Self {
             format: FORMAT,
             interval_method: ratio::METHOD_UNPAIRED,
@@ -238,19 +227,13 @@ impl RunDiff {
     }
 }
 
-/// The percentiles of service time that are compared, in the order of [`Group::services_ns`].
-const PERCENTILES: [(f64, Percentile); 4] =
-    [(0.5, Percentile::P50), (0.9, Percentile::P90), (0.95, Percentile::P95), (0.99, Percentile::P99)];
-
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
     first: &'a Trial,
     settings: Settings,
     figures: SideFigures,
-    /// Each percentile, by repeat, in the repeats that estimates use. Percentiles above the median omit repeats in which the
-    /// client may have caused them.
-    services_ns: [Vec<Repeat>; 4],
-    rates_per_s: Vec<Repeat>,
+    /// The figures, by repeat.
+    repeats: FigureMap<Vec<Repeat>>,
 }
 
 fn groups(run: &Run) -> Vec<Group<'_>> {
@@ -268,13 +251,7 @@ fn group<'a>(run: &Run, figures: &RunFigures<'_>, trials: &[&'a Trial], pruned: 
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);
-    let services_ns = PERCENTILES.map(|(q, percentile)| {
-        let records = if q > 0.5 { client_tail::servers(&estimated, q) } else { estimated.clone() };
-        figures.of(&records, Figure::Service(percentile))
-    });
-    let rates_per_s = figures.of(&estimated, Figure::Rate);
-    let value = |repeats: &Vec<Repeat>| Estimate::of(repeats).map(|it| it.value);
-    let [service_p50_ns, service_p90_ns, service_p95_ns, service_p99_ns] = services_ns.each_ref().map(value);
+    let of_figures = FigureMap::of(|figure| Some(repeats(figures, &estimated, figure)));
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
         repeat: record.trial.repeat,
         verdict: record.verdict.kind,
@@ -286,15 +263,11 @@ fn group<'a>(run: &Run, figures: &RunFigures<'_>, trials: &[&'a Trial], pruned: 
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
         missing: missing(trials, &records, pruned),
-        service_p50_ns,
-        service_p90_ns,
-        service_p95_ns,
-        service_p99_ns,
-        rate_per_s: value(&rates_per_s),
+        figures: FigureMap::of(|figure| Some(Estimate::of(of_figures[figure].as_ref()?)?.value)),
     };
     let ran: Vec<&Trial> = records.iter().map(|record| &record.trial).collect();
     let settings = setting::of(&run.header, if ran.is_empty() { trials } else { &ran });
-    Group { first: trials[0], settings, figures: figures_of_side, services_ns, rates_per_s }
+    Group { first: trials[0], settings, figures: figures_of_side, repeats: of_figures }
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
@@ -308,18 +281,16 @@ fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
 fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
     let (workload, phases_b) = (&a.first.workload, b.first.workload.phases);
     let is_same_server = a.first.serve.options() == b.first.serve.options();
-    let [service_p50, service_p90, service_p95, service_p99]: [Option<Change>; 4] =
-        std::array::from_fn(|at| Change::of(&a.services_ns[at], &b.services_ns[at], false));
+    let change = |figure: Figure| {
+        let change = Change::of(a.repeats[figure].as_ref()?, b.repeats[figure].as_ref()?, figure.more_is_better());
+        change.filter(|_| figure != Figure::Rate || workload.is_closed())
+    };
     Pair {
         architecture: if is_same_server { a.first.label() } else { a.first.architecture.to_string() },
         workload: workload.clone(),
         phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
         setting_differences: Difference::all(&a.settings, &b.settings),
-        service_p50,
-        service_p90,
-        service_p95,
-        service_p99,
-        rate: Change::of(&a.rates_per_s, &b.rates_per_s, true).filter(|_| workload.is_closed()),
+        changes: FigureMap::of(change),
         a: a.figures.clone(),
         b: b.figures,
     }
@@ -341,24 +312,24 @@ fn sentence_of(pairs: &[Pair]) -> String {
         return "The runs cannot be compared: they have no architecture under the same workload.".into();
     }
     // If bursts outlast the window, streams have only a rate.
-    if pairs.iter().all(|pair| pair.service_p50.is_none() && pair.rate.is_none()) {
+    if pairs.iter().all(|pair| pair.changes.iter().next().is_none()) {
         return "The runs cannot be compared: no trial is valid in both.".into();
     }
     let (closed, open): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.workload.is_closed());
     let (streams, closed): (Vec<&Pair>, Vec<&Pair>) =
         closed.into_iter().partition(|pair| pair.workload.service.stream().is_some());
     let figures = [
-        (open, "Median service time", (|pair| pair.service_p50) as fn(&Pair) -> Option<Change>),
-        (closed, "Transactions per second", |pair| pair.rate),
-        (streams, "Bandwidth", |pair| pair.rate),
+        (open, "Median service time", Figure::P50),
+        (closed, "Transactions per second", Figure::Rate),
+        (streams, "Bandwidth", Figure::Rate),
     ];
     let figures = figures.into_iter().filter(|(pairs, ..)| !pairs.is_empty());
-    figures.map(|(pairs, name, change)| counted(&pairs, name, change)).collect::<Vec<_>>().join(" ")
+    figures.map(|(pairs, name, figure)| counted(&pairs, name, figure)).collect::<Vec<_>>().join(" ")
 }
 
 /// Counts the pairs by the change of one figure.
-fn counted(pairs: &[&Pair], name: &str, change: fn(&Pair) -> Option<Change>) -> String {
-    let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(change(pair)?.finding)).collect();
+fn counted(pairs: &[&Pair], name: &str, figure: Figure) -> String {
+    let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(pair.changes[figure]?.finding)).collect();
     let found = |kind| changes.iter().filter(|finding| **finding == kind).count();
     let counts = [
         (found(ChangeKind::More), "higher"),

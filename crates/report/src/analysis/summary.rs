@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use harness::record::figures::{Figure, Percentile, RunFigures, heat, metric};
-use harness::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::record::figures::{RunFigures, heat, metric};
+use harness::record::{Figure, FigureMap, Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadResult;
 use load::result::{ChurnResult, HttpResult, KernelResult, LateSends, Measured, TlsResult};
@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
 use stats::repeats::REPEATS_MIN;
-use stats::{Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
+use stats::{Distribution, Estimate, Family, Histogram, Ratio, Repeat, interval, ratio};
 
 use super::balance::Balance;
 use super::client_tail;
@@ -20,8 +20,8 @@ use super::cost::CostBreakdown;
 use super::interleaving;
 use super::network;
 use super::pairs;
-pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, Pair, RowFigures, Tls};
-pub use super::row::{Comparison, Cost, MARGIN, Row};
+pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, Pair, Tls};
+pub use super::row::{Comparison, Cost, MARGIN, Row, RowFigure};
 use super::stream::Streams;
 use super::undecided;
 use super::workload::{order, title};
@@ -216,6 +216,16 @@ pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histo
     histogram
 }
 
+/// Returns a figure by repeat, over the repeats that estimates use. A quantile that the client may have caused in a repeat leaves that
+/// repeat out, and has none unless the others are the majority.
+pub(crate) fn repeats(figures: &RunFigures<'_>, estimated: &[&TrialRecord], figure: Figure) -> Vec<Repeat> {
+    match figure.tail() {
+        _ if !figure.is_estimated() => Vec::new(),
+        Some(q) => figures.of(&client_tail::servers(estimated, q), figure),
+        None => figures.of(estimated, figure),
+    }
+}
+
 /// Summarises the repeats of one architecture, given its planned and its finished trials.
 fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, missing: Vec<String>) -> Row {
     let (first, options) = (trials[0], trials[0].serve.options());
@@ -226,20 +236,11 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
     let records = if verdict == VerdictKind::Valid { estimated.clone() } else { finished.to_vec() };
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
     let late = client_tail::late(loads());
-    let p50 = |time: fn(Percentile) -> Figure| {
-        figures.estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5))
-    };
-    let servers = |q: f64, figure: Figure| figures.of(&client_tail::servers(&estimated, q), figure);
-    let row_figures = RowFigures {
-        p50: servers(0.5, Figure::Service(Percentile::P50)),
-        p90: servers(0.9, Figure::Service(Percentile::P90)),
-        p95: servers(0.95, Figure::Service(Percentile::P95)),
-        p99: servers(0.99, Figure::Service(Percentile::P99)),
-        response_p99: servers(0.99, Figure::Response(Percentile::P99)),
-        cpu_per_request: figures.of(&estimated, Figure::CpuPerRequest),
-        rate: figures.of(&estimated, Figure::Rate),
-    };
-    let rate_per_s = figures.estimate(&estimated, Figure::Rate);
+    let row_figures = FigureMap::of(|figure| {
+        let repeats = repeats(figures, &estimated, figure);
+        Some(RowFigure { estimate: Estimate::of(&repeats)?, repeats })
+    });
+    let rate_per_s = row_figures[Figure::Rate].as_ref().map(|it| it.estimate);
     let is_valid = verdict == VerdictKind::Valid;
     let rate_achieved_per_s = rate_per_s.filter(|_| is_valid).map(|rate| rate.value);
     let rate_achieved_per_s =
@@ -275,18 +276,12 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         response: merged_distribution(&records, &late, |load| &load.response),
         late,
         clients_from: client_tail::clients_from(&late),
-        cost: cost(&counters, requests, figures.estimate(&records, Figure::CpuPerRequest)),
+        cost: cost(&counters, requests, figures.estimate(&records, Figure::Cpu)),
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
         balance: Balance::of(&counters),
         service,
-        service_p50_ns: p50(Figure::Service),
-        service_p90_ns: Estimate::of(&row_figures.p90),
-        service_p95_ns: Estimate::of(&row_figures.p95),
-        service_p99_ns: Estimate::of(&row_figures.p99),
-        response_p50_ns: p50(Figure::Response),
-        service_mean_ns: figures.estimate(&client_tail::servers(&estimated, 0.99), Figure::ServiceMean),
+        figures: row_figures,
         rate_achieved_per_s,
-        rate_per_s,
         client_busy_share: mean(closed().map(|closed| closed.busy_share)),
         datagrams: datagrams(loads()),
         stream: Streams::of(&records, rate_achieved_per_s),
@@ -298,7 +293,6 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         ratio: None,
         added_ns: None,
         metrics: figures.of(&estimated, metric(&first.workload)),
-        figures: row_figures,
     }
 }
 
@@ -316,12 +310,16 @@ fn merged_distribution(
     measured: fn(&LoadResult) -> &Measured,
 ) -> Option<Distribution> {
     let all = distribution(records, measured)?;
-    let tail = |(q, quantile): client_tail::Quantile| {
+    let without = |q: f64| {
         let servers = if late.reaches(q) { Vec::new() } else { client_tail::servers(records, q) };
-        quantile(&distribution(&servers, measured).unwrap_or(all))
+        distribution(&servers, measured).unwrap_or(all)
     };
-    let [p90_ns, p95_ns, p99_ns] = [client_tail::P90, client_tail::P95, client_tail::P99].map(tail);
-    Some(Distribution { p90_ns, p95_ns, p99_ns, ..all })
+    Some(Distribution {
+        p90_ns: without(0.9).p90_ns,
+        p95_ns: without(0.95).p95_ns,
+        p99_ns: without(0.99).p99_ns,
+        ..all
+    })
 }
 
 /// Adds up the datagram counts of `loads`; `None` if no load has any.
@@ -431,7 +429,6 @@ fn rank(rows: &mut [Row], more_is_better: bool) {
 mod tests {
     use VerdictKind::*;
     use harness::record::Check;
-    use stats::Repeat;
     use testkit::verdict_with as with;
 
     use super::*;
@@ -513,8 +510,8 @@ mod tests {
             let records = run.records.iter().filter(|it| row.covers(&it.trial));
             let all = merged(records.map(|it| &it.load.as_ref().unwrap().service)).distribution();
             assert_eq!(row.service, Some(all), "{}", row.label);
-            assert!((row.service_p99_ns.unwrap().value / all.p99_ns as f64 - 1.0).abs() < 1e-9);
-            assert!((row.service_p50_ns.unwrap().value / all.p50_ns as f64 - 1.0).abs() < 1e-9);
+            assert!((row.estimate(Figure::P99).unwrap().value / all.p99_ns as f64 - 1.0).abs() < 1e-9);
+            assert!((row.estimate(Figure::P50).unwrap().value / all.p50_ns as f64 - 1.0).abs() < 1e-9);
         }
         let [best, other] = [0, 1].map(|at| comparison.rows[at].service.unwrap().p50_ns as f64);
         assert!(
@@ -599,15 +596,15 @@ mod tests {
         let pairs = json["pairs"].as_array().unwrap();
         assert_eq!(pairs.len(), 6);
         let pair = pairs.iter().find(|it| it["architecture"] == "poll" && it["base"] == "epoll").unwrap();
-        for figure in ["ratio", "p50", "p90", "p95", "p99", "response_p99"] {
-            let ratio = pair[figure]["ratio"].as_f64().unwrap();
-            let expected = if figure == "response_p99" { 1.0..3.0 } else { 1.95..2.05 };
+        for figure in ["p50", "p90", "p95", "p99", "response-p99"] {
+            let ratio = pair["ratios"][figure]["ratio"].as_f64().unwrap();
+            let expected = if figure == "response-p99" { 1.0..3.0 } else { 1.95..2.05 };
             assert!(expected.contains(&ratio), "{figure}: {pair}");
         }
         let interval = &pair["ratio"]["interval"];
         assert!(interval["low"].as_f64().unwrap() > 1.95 && interval["high"].as_f64().unwrap() < 2.05, "{pair}");
         assert!(pair["ratio"]["p_family"].as_f64().unwrap() >= pair["ratio"]["p_value"].as_f64().unwrap());
-        assert!(!pair["cpu_per_request"]["interval"].is_null(), "six repeats: {pair}");
+        assert!(!pair["ratios"]["cpu"]["interval"].is_null(), "six repeats: {pair}");
         assert!(pair["ratio"]["range"]["low"].as_f64().unwrap() > 1.9, "the lowest ratio in a heat: {pair}");
         let noise = &json["noise"];
         assert!((noise["ratio"].as_f64().unwrap() - 1.0).abs() < 0.01, "{noise}");

@@ -57,18 +57,15 @@ pub struct StepFigures {
     pub(crate) avg_rep_rate: f64,
     pub(crate) max_rep_rate: Option<f64>,
     pub(crate) stddev_rep_rate: Option<f64>,
-    /// `None` without a response, like its percentiles.
+    /// `None` without a response.
     pub(crate) resp_time: Option<f64>,
     /// The mean service time in ms, which begins at the actual send.
     #[serde(skip)]
     service_time: Option<f64>,
     pub(crate) net_io: Option<f64>,
     pub(crate) errors: f64,
-    // Percentiles of the response time, in ms.
-    pub(crate) resp_time_p50: Option<f64>,
-    pub(crate) resp_time_p90: Option<f64>,
-    pub(crate) resp_time_p95: Option<f64>,
-    pub(crate) resp_time_p99: Option<f64>,
+    /// The response times.
+    pub(crate) response: Distribution,
     pub(crate) late: LateSends,
     /// The lowest quantile of response time that late sends may have caused, such as `p99`.
     pub(crate) clients_from: Option<&'static str>,
@@ -132,7 +129,7 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
     let loads: Vec<&LoadResult> = records.iter().filter_map(|record| record.load.as_ref()).collect();
     let response = merged(loads.iter().map(|load| &load.response)).distribution();
     let service = merged(loads.iter().map(|load| &load.service)).distribution();
-    let ms = |time: &Distribution, ns: fn(&Distribution) -> f64| (time.count > 0).then(|| ns(time) / 1e6);
+    let mean_ms = |time: &Distribution| (time.count > 0).then_some(time.mean_ns / 1e6);
     let late = client_tail::late(loads.iter().copied());
     let samples: Vec<f64> = loads.iter().flat_map(|load| reply_rates(load)).collect();
     let extreme = |pick: fn(f64, f64) -> f64| samples.iter().copied().reduce(pick);
@@ -149,16 +146,13 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
             let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
             (squares / (samples.len() - 1) as f64).sqrt()
         }),
-        resp_time: ms(&response, |it| it.mean_ns),
-        service_time: ms(&service, |it| it.mean_ns),
+        resp_time: mean_ms(&response),
+        service_time: mean_ms(&service),
         net_io: net_io(records),
         errors: 100.0 * planned.saturating_sub(answered) as f64 / planned.max(1) as f64,
-        resp_time_p50: ms(&response, |it| it.p50_ns as f64),
-        resp_time_p90: ms(&response, |it| it.p90_ns as f64),
-        resp_time_p95: ms(&response, |it| it.p95_ns as f64),
+        response,
         late,
         clients_from: client_tail::clients_from(&late),
-        resp_time_p99: ms(&response, |it| it.p99_ns as f64),
         errors_by_class: loads.iter().fold(Errors::default(), |errors, load| errors.and(&load.errors)),
         repeats: loads.len(),
     })

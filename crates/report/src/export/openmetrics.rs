@@ -8,20 +8,17 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::record::{Figure, Quantile, Run, TrialRecord, VerdictKind};
 use harness::strategy::search::CapacityBound;
 use load::LoadResult;
 use load::result::Measured;
 use server::ServerCounters;
 use stats::{Distribution, Interval};
 
-use crate::analysis::client_tail::{P25, P50, P75, P90, P95, P99, P999, Quantile};
 use crate::analysis::workload::title;
 use crate::analysis::{Capacities, Summary};
 use crate::format;
 
-/// The quantiles of summaries.
-const QUANTILES: [Quantile; 7] = [P25, P50, P75, P90, P95, P99, P999];
 const VERDICTS: [VerdictKind; 5] = [
     VerdictKind::Valid,
     VerdictKind::Saturated,
@@ -155,7 +152,7 @@ fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
     let help = "The lowest quantile of service and response time that late sends of the client may have caused.";
     family(("client_quantile", "gauge", ""), help, &|record| {
         let late = record.load.as_ref().map(LoadResult::late_sends);
-        let lowest = late.and_then(|late| QUANTILES.into_iter().find(|(q, _)| late.reaches(*q)));
+        let lowest = late.and_then(|late| quantiles().find(|(q, _)| late.reaches(*q)));
         lowest.map(|(q, _)| Sample::of(q)).into_iter().collect()
     });
     family(("requests_planned", "counter", ""), "Requests with a planned time in the window.", &|record| {
@@ -212,10 +209,15 @@ fn labels(record: &TrialRecord) -> Labels {
     ]
 }
 
+/// Returns the quantiles of summaries.
+fn quantiles() -> impl Iterator<Item = Quantile> {
+    Figure::quantiles().filter_map(Figure::quantile)
+}
+
 fn summary(time: &Distribution) -> Vec<Sample> {
     let seconds = |ns: f64| ns / 1e9;
     let quantile = |(q, ns): Quantile| Sample::of(seconds(ns(time) as f64)).with("quantile", q.to_string());
-    let mut samples: Vec<Sample> = QUANTILES.into_iter().filter(|_| time.count > 0).map(quantile).collect();
+    let mut samples: Vec<Sample> = quantiles().filter(|_| time.count > 0).map(quantile).collect();
     samples.push(Sample { suffix: "_count", ..Sample::of(time.count as f64) });
     samples.push(Sample { suffix: "_sum", ..Sample::of(seconds(time.mean_ns * time.count as f64)) });
     samples

@@ -1,9 +1,9 @@
 //! The page of a decision map.
 
 use askama::Template;
+use harness::record::Figure;
 use serde_json::json;
 
-use crate::analysis::advice::AdviceRow;
 use crate::analysis::atlas::{Answer, Atlas, Cell};
 use crate::format;
 use crate::html::frame::{Frame, Switch};
@@ -37,15 +37,10 @@ impl Page<'_> {
 
     /// Returns the figures of a cell's winner.
     fn figures(&self, cell: &Cell) -> [String; 4] {
-        let shown = |value: fn(&AdviceRow) -> Option<f64>, text: fn(f64) -> String| {
-            cell.winner().and_then(value).map_or_else(|| "-".to_owned(), text)
-        };
-        [
-            shown(|it| it.p50_ns, format::time),
-            shown(|it| it.p99_ns, format::time),
-            shown(|it| it.cpu_ns, format::time),
-            shown(|it| it.memory_bytes, format::bytes),
-        ]
+        [Figure::P50, Figure::P99, Figure::Cpu, Figure::Memory].map(|figure| {
+            let value = cell.winner().and_then(|it| it.figures[figure]);
+            value.map_or_else(|| "-".to_owned(), |value| format::figure(figure, value))
+        })
     }
 }
 

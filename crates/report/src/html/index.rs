@@ -4,7 +4,7 @@ use askama::Template;
 use serde_json::json;
 
 use crate::analysis::history::{Entry, History};
-use crate::export::history::csv;
+use crate::export::csv;
 use crate::html::frame::{Drawing, Frame};
 use crate::plot::chart::Chart;
 use crate::plot::trends::{TrendFigure, drawn};
@@ -32,7 +32,7 @@ struct RunRow<'a> {
 pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
     let (architectures, figures) = drawn(history);
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: &figure.name, title: &figure.title, chart });
-    let raw = json!({ "name": "index", "csv": csv(history), "json": history });
+    let raw = json!({ "name": "index", "csv": csv::of_rows(history.rows()), "json": history });
     let rows = history.runs.iter().enumerate().map(|(at, entry)| RunRow {
         entry,
         link: links.get(at).map_or("", String::as_str),

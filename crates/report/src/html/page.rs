@@ -51,7 +51,7 @@ struct Page<'a> {
 /// The servers of an overload under one workload.
 struct OverloadTable {
     title: String,
-    headings: Vec<&'static str>,
+    headings: Vec<String>,
     /// The index of each server's architecture, and the cells of its row.
     rows: Vec<(usize, Vec<String>)>,
     notes: Vec<String>,
@@ -61,7 +61,7 @@ struct OverloadTable {
 struct Table<'a> {
     comparison: &'a Comparison,
     sentences: Vec<String>,
-    headings: Vec<&'static str>,
+    headings: Vec<String>,
     /// Each row with the index of its architecture and its cells after the name.
     rows: Vec<(&'a Row, usize, Vec<String>)>,
     notes: Vec<String>,
@@ -76,7 +76,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
     let whole = without_histograms(serde_json::to_value(export::json::of(run))?);
-    let raw = json!({ "name": run.header.name, "csv": csv::of(run), "json": whole });
+    let raw = json!({ "name": run.header.name, "csv": csv::of_rows(&run.records), "json": whole });
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let title = |record: &TrialRecord| {
         let comparison = summary.comparisons.iter().find(|it| it.workload == record.trial.workload);
@@ -132,21 +132,22 @@ fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Tabl
     Table {
         comparison,
         sentences: conclusion::sentences(comparison),
-        headings: columns.iter().map(|column| column.heading).collect(),
+        headings: columns.iter().map(|column| column.heading.clone()).collect(),
         rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
         notes: tail.chain(reasons).chain(missing_by_reason(&comparison.rows)).collect(),
     }
 }
 
 fn overload_tables(overloads: &Overloads, architectures: &[String]) -> Vec<OverloadTable> {
+    let columns = overload::columns();
     let table = |rows: Vec<&Overload>| {
         let place =
             |row: &Overload| architectures.iter().position(|name| *name == row.architecture).unwrap_or_default();
-        let cells = |row: &Overload| overload::COLUMNS.iter().map(|column| (column.text)(row)).collect();
+        let cells = |row: &Overload| columns.iter().map(|column| (column.text)(row)).collect();
         let notes = [overloads.conditions(), overload::NOTES.to_owned()].into_iter().chain(overload::problems(&rows));
         OverloadTable {
             title: rows[0].workload.clone(),
-            headings: overload::COLUMNS.iter().map(|column| column.heading).collect(),
+            headings: columns.iter().map(|column| column.heading.clone()).collect(),
             rows: rows.iter().map(|row| (place(row), cells(row))).collect(),
             notes: notes.collect(),
         }

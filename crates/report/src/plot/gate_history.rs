@@ -1,6 +1,6 @@
 //! Figures of the history of a gate: a panel for each pair of builds and workload, with the gates along the horizontal axis.
 
-use harness::record::GateFigure;
+use harness::record::Figure;
 
 use crate::analysis::gate_history::{GateHistory, GateSeries};
 use crate::list::{distinct, ends};
@@ -28,7 +28,7 @@ pub fn drawn(history: &GateHistory) -> (Vec<String>, Vec<GateChart>) {
     (SERIES.map(str::to_owned).into(), figures.into_iter().filter_map(|figure| draw(history, figure)).collect())
 }
 
-fn draw(history: &GateHistory, figure: GateFigure) -> Option<GateChart> {
+fn draw(history: &GateHistory, figure: Figure) -> Option<GateChart> {
     let is_drawn = |series: &&GateSeries| series.figure == figure && !series.points.is_empty();
     let drawn: Vec<&GateSeries> = history.series.iter().filter(is_drawn).collect();
     let values = drawn.iter().flat_map(|series| &series.points).flat_map(|point| {
@@ -37,7 +37,7 @@ fn draw(history: &GateHistory, figure: GateFigure) -> Option<GateChart> {
     });
     let (low, high) = ends(values.filter(|value| value.is_finite()))?;
     let (label, form) = match figure {
-        GateFigure::Errors => ("errors, new - old", Form::Share),
+        Figure::Errors => ("errors, new - old", Form::Share),
         _ => ("new / old", Form::Times),
     };
     let y = Axis::around(&format!("{} {label}", figure.name()), form, [low - ROOM, high + ROOM]);

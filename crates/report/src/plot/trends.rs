@@ -1,6 +1,6 @@
 //! Figures of trends: a panel for each traffic and host, with the runs along the horizontal axis.
 
-use harness::record::GateFigure;
+use harness::record::{Figure, Unit};
 use stats::{Estimate, Interval};
 
 use crate::analysis::history::{History, Trend, TrendPoint};
@@ -21,37 +21,25 @@ pub struct TrendFigure {
     /// The label of the vertical axis.
     label: String,
     form: Form,
-    /// The figure of a gate that has the values.
-    figure: GateFigure,
+    figure: Figure,
 }
 
 impl TrendFigure {
-    fn new(figure: GateFigure, form: Form, name: &str, [quantity, meaning, label]: [&str; 3]) -> Self {
-        Self {
+    /// Returns all figures that a history has and a gate may limit, and the bandwidth of streams.
+    fn all() -> Vec<Self> {
+        let of = |figure: Figure, form: Form, name: &str, words: &str| Self {
             name: format!("trend-{name}"),
-            title: format!("{quantity} from run to run"),
-            about: format!("{meaning}: the geometric mean over repeats, with its 95 % interval."),
-            label: label.to_owned(),
+            title: format!("From run to run: {words}"),
+            about: format!("The {words}: the mean over repeats, with its 95 % interval."),
+            label: words.to_owned(),
             form,
             figure,
-        }
-    }
-
-    /// Returns all figures: those of a gate that a history has, and the bandwidth of streams.
-    fn all() -> Vec<Self> {
-        let of_gate = GateFigure::ALL.into_iter().filter_map(|(figure, name, _)| match figure {
-            GateFigure::P50 | GateFigure::P90 | GateFigure::P95 | GateFigure::P99 => {
-                let (quantity, label) = (format!("Service time {name}"), format!("service time {name}"));
-                Some(Self::new(figure, Form::Time, name, [&quantity, &quantity, &label]))
-            }
-            GateFigure::Rate => {
-                let meaning = "Answered requests per second, or transactions of a closed loop";
-                Some(Self::new(figure, Form::Number, name, ["Throughput", meaning, "answers per second"]))
-            }
-            GateFigure::Cpu | GateFigure::Memory | GateFigure::Errors => None,
+        };
+        let estimated = Figure::limited().filter(|it| it.is_estimated()).map(|figure| {
+            let form = if figure.unit() == Unit::Time { Form::Time } else { Form::Number };
+            of(figure, form, figure.name(), figure.words())
         });
-        let words = ["Bandwidth", "Bytes of bursts per second", "bandwidth"];
-        of_gate.chain([Self::new(GateFigure::Rate, Form::Bandwidth, "bandwidth", words)]).collect()
+        estimated.chain([of(Figure::Rate, Form::Bandwidth, "bandwidth", "bandwidth")]).collect()
     }
 
     /// Returns the value, in units of the vertical axis. Streams have only a bandwidth, and other trends all other figures.
@@ -61,7 +49,7 @@ impl TrendFigure {
             (_, None) => Some(value),
             (_, Some(_)) => None,
         };
-        let Estimate { value, interval } = point.estimate(self.figure)?;
+        let Estimate { value, interval } = point.figures[self.figure]?;
         let interval = interval.and_then(|it| Some(Interval { low: scaled(it.low)?, high: scaled(it.high)? }));
         Some(Estimate { value: scaled(value)?, interval })
     }

@@ -1,27 +1,31 @@
 //! The answer of a race as text.
 
+use harness::record::Figure;
+
 use super::medium::{Medium, hanging};
 use super::style::Style;
 use super::table::{self, Column, column};
 use crate::analysis::advice::{AdviceChange, AdviceReport, AdviceRow, probability};
 use crate::format;
 
-const CONTESTANTS: &[Column<AdviceRow>] = &[
-    column("architecture", 0, |row: &AdviceRow| row.architecture.clone())
-        .styled(|row| row.is_winner.then_some(Style::Best)),
-    column("vs winner", 0, |row| format::ratio(row.ratio)),
-    column("added µs", 1, |row| format::added_us(row.added_ns)),
-    column("P(best)", 1, |row| row.probability.map_or("-".into(), probability)),
-    column("p50 µs", 2, |row| row.p50_ns.map_or("-".into(), format::us)),
-    column("p90", 6, |row| row.p90_ns.map_or("-".into(), format::us)),
-    column("p95", 6, |row| row.p95_ns.map_or("-".into(), format::us)),
-    column("p99", 3, |row| row.p99_ns.map_or("-".into(), format::us)),
-    column("req/s", 5, |row| row.rate_per_s.map_or("-".into(), format::digits)),
-    column("CPU µs/req", 2, |row| row.cpu_ns.map_or("-".into(), format::us)),
-    column("memory/conn", 4, |row| row.memory_bytes.map_or("-".into(), format::bytes)),
-    column("repeats", 6, |row| row.repeats.to_string()),
-    column("finding", 0, |row: &AdviceRow| row.finding.clone()).styled(|row| row.verdict.map(Style::of)),
-];
+fn columns() -> [Column<AdviceRow>; 13] {
+    [
+        column("architecture", 0, |row: &AdviceRow| row.architecture.clone())
+            .styled(|row| row.is_winner.then_some(Style::Best)),
+        column("vs winner", 0, |row: &AdviceRow| format::ratio(row.ratio)),
+        column("added µs", 1, |row: &AdviceRow| format::added_us(row.added_ns)),
+        column("P(best)", 1, |row: &AdviceRow| row.probability.map_or("-".into(), probability)),
+        column("p50 µs", 2, |row: &AdviceRow| row.figures[Figure::P50].map_or("-".into(), format::us)),
+        column("p90", 6, |row: &AdviceRow| row.figures[Figure::P90].map_or("-".into(), format::us)),
+        column("p95", 6, |row: &AdviceRow| row.figures[Figure::P95].map_or("-".into(), format::us)),
+        column("p99", 3, |row: &AdviceRow| row.figures[Figure::P99].map_or("-".into(), format::us)),
+        column("req/s", 5, |row: &AdviceRow| row.figures[Figure::Rate].map_or("-".into(), format::digits)),
+        column("CPU µs/req", 2, |row: &AdviceRow| row.figures[Figure::Cpu].map_or("-".into(), format::us)),
+        column("memory/conn", 4, |row: &AdviceRow| row.figures[Figure::Memory].map_or("-".into(), format::bytes)),
+        column("repeats", 6, |row: &AdviceRow| row.repeats.to_string()),
+        column("finding", 0, |row: &AdviceRow| row.finding.clone()).styled(|row| row.verdict.map(Style::of)),
+    ]
+}
 
 /// Renders the answer, all contestants, and the answer under changed traffic.
 pub fn render(report: &AdviceReport, medium: Medium) -> String {
@@ -33,7 +37,7 @@ pub fn render(report: &AdviceReport, medium: Medium) -> String {
         medium.prose(&format!("{workload}; {repeats}, {elapsed_s:.0} s")),
         medium.prose(&report.sentences.join(" ")),
         String::new(),
-        table::with_dropped(CONTESTANTS, &report.contestants, medium),
+        table::with_dropped(&columns(), &report.contestants, medium),
     ];
     lines.extend(report.problems.iter().chain(&report.warm_ups).map(|sentence| medium.prose(sentence)));
     if !report.changes.is_empty() {

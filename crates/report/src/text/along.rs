@@ -1,6 +1,8 @@
 //! Tables along a dimension: the throughput of closed loops, and the median response time of open loops (maharjan2012,
 //! Figures 5.3 and 5.4).
 
+use harness::record::Figure;
+
 use super::medium::Medium;
 use super::table::of_parts;
 use crate::analysis::dimension::{Dimension, apart};
@@ -44,14 +46,14 @@ fn throughput(along: Dimension, group: &[&Comparison], title: &str, medium: Medi
     let workload = &group[0].workload;
     let shown = |rate: f64| format::digits(stream::megabytes_per_s(workload, rate).unwrap_or(rate));
     let peak = |name: &str| {
-        let rate = |it: &Comparison| Some(row(it, name).filter(|row| row.is_ranked())?.rate_per_s?.value);
+        let rate = |it: &Comparison| Some(row(it, name).filter(|row| row.is_ranked())?.estimate(Figure::Rate)?.value);
         let rates = group.iter().filter_map(|it| Some((rate(it)?, along.at(&it.workload))));
         rates.max_by(|a, b| a.0.total_cmp(&b.0))
     };
     let height = |name: &str| peak(name).map_or(0.0, |(rate, _)| rate);
     let mut names = architectures(group);
     names.sort_by(|a, b| height(b).total_cmp(&height(a)).then(a.cmp(b)));
-    let cell = |comparison: &Comparison, row: &Row| match row.rate_per_s.filter(|_| row.is_ranked()) {
+    let cell = |comparison: &Comparison, row: &Row| match row.estimate(Figure::Rate).filter(|_| row.is_ranked()) {
         Some(rate) if comparison.rows[0].label() == row.label() => Some(format!("*{}", shown(rate.value))),
         Some(rate) => Some(shown(rate.value)),
         None => Some(format!("({})", shown(row.rate_achieved_per_s?))),

@@ -1,5 +1,7 @@
 //! A decision map as text.
 
+use harness::record::Figure;
+
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
@@ -17,22 +19,28 @@ struct Line {
     cell: Cell,
 }
 
-const LINES: &[Column<Line>] = &[
-    column("host", 0, |it| it.host.clone()),
-    column("traffic", 0, |it| it.traffic.clone()),
-    column("best", 0, |it: &Line| it.cell.words()).styled(|it| {
-        Some(match it.cell.answer {
-            Answer::Winner => Style::Best,
-            Answer::Tie => Style::Good,
-            Answer::None => Style::Doubtful,
-        })
-    }),
-    column("next best", 1, |it| it.cell.lead_words()),
-    column("P(best)", 2, |it| it.cell.probability()),
-    column("p50 µs", 3, |it| it.cell.winner().and_then(|it| it.p50_ns).map_or("-".into(), format::us)),
-    column("CPU µs/req", 4, |it| it.cell.winner().and_then(|it| it.cpu_ns).map_or("-".into(), format::us)),
-    column("repeats", 5, |it| it.cell.race.repeats.to_string()),
-];
+fn columns() -> [Column<Line>; 8] {
+    [
+        column("host", 0, |it: &Line| it.host.clone()),
+        column("traffic", 0, |it: &Line| it.traffic.clone()),
+        column("best", 0, |it: &Line| it.cell.words()).styled(|it| {
+            Some(match it.cell.answer {
+                Answer::Winner => Style::Best,
+                Answer::Tie => Style::Good,
+                Answer::None => Style::Doubtful,
+            })
+        }),
+        column("next best", 1, |it: &Line| it.cell.lead_words()),
+        column("P(best)", 2, |it: &Line| it.cell.probability()),
+        column("p50 µs", 3, |it: &Line| {
+            it.cell.winner().and_then(|it| it.figures[Figure::P50]).map_or("-".into(), format::us)
+        }),
+        column("CPU µs/req", 4, |it: &Line| {
+            it.cell.winner().and_then(|it| it.figures[Figure::Cpu]).map_or("-".into(), format::us)
+        }),
+        column("repeats", 5, |it: &Line| it.cell.race.repeats.to_string()),
+    ]
+}
 
 /// Renders the answers of all races.
 pub fn render(atlas: &Atlas, medium: Medium) -> String {
@@ -47,7 +55,8 @@ fn of_map(atlas: &Atlas, map: &Map, medium: Medium) -> String {
     let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
     let mut lines = vec![String::new(), medium.heading(&format!("Best {objective}{common}"))];
     // One host needs no name.
-    let columns = if atlas.hosts.len() > 1 { LINES } else { &LINES[1..] };
+    let columns = columns();
+    let columns = if atlas.hosts.len() > 1 { &columns[..] } else { &columns[1..] };
     for panel in panels {
         lines.extend((!panel.title.is_empty()).then(|| medium.prose(&panel.title)));
         lines.push(table::with_dropped(columns, &of_panel(atlas, panel), medium));

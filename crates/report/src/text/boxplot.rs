@@ -1,7 +1,6 @@
 //! Service times as text, a line for each architecture: five percentiles on one logarithmic scale, as in Figure 7 of
 //! kawai2008.
 
-use crate::analysis::client_tail;
 use crate::analysis::summary::{Comparison, Row};
 use crate::format;
 use crate::list::ends;
@@ -52,8 +51,12 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
 /// value is the p75. If the client may have caused the p75 too, the last two values are the p50.
 fn percentiles(row: &Row) -> Option<[f64; 5]> {
     let time = row.service?;
-    let (_, last) = client_tail::end_of_line(&row.late);
-    Some([time.p1_ns, time.p25_ns, time.p50_ns, time.p75_ns.min(last(&time)), last(&time)].map(|ns| ns.max(1) as f64))
+    let [p75_ns, last_ns] = match row {
+        row if !row.is_client_tail(0.99) => [time.p75_ns, time.p99_ns],
+        row if !row.is_client_tail(0.75) => [time.p75_ns; 2],
+        _ => [time.p50_ns; 2],
+    };
+    Some([time.p1_ns, time.p25_ns, time.p50_ns, p75_ns, last_ns].map(|ns| ns.max(1) as f64))
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ type Line = (Search, String, bool);
 fn columns(unit: &'static str) -> [Column<Line>; 8] {
     [
         column("architecture", 0, |it: &Line| it.0.architecture.clone()).styled(|it| it.2.then_some(Style::Best)),
-        column(unit, 0, |it| most(&it.0)),
-        column("95 % interval", 0, |it| interval(&it.0)),
-        column("response time", 1, |it| it.1.clone()),
-        column("probes", 2, |it| it.0.probes.total().to_string()),
-        column("met", 3, |it| it.0.probes.met.to_string()),
-        column("disturbed, failed", 4, |it| (it.0.probes.disturbed + it.0.probes.failed).to_string()),
+        column(unit, 0, |it: &Line| most(&it.0)),
+        column("95 % interval", 0, |it: &Line| interval(&it.0)),
+        column("response time", 1, |it: &Line| it.1.clone()),
+        column("probes", 2, |it: &Line| it.0.probes.total().to_string()),
+        column("met", 3, |it: &Line| it.0.probes.met.to_string()),
+        column("disturbed, failed", 4, |it: &Line| (it.0.probes.disturbed + it.0.probes.failed).to_string()),
         column("ended by", 0, |it: &Line| ended(&it.0).to_owned()).styled(|it| Some(style(&it.0))),
     ]
 }

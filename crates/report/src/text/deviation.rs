@@ -6,33 +6,35 @@ use stats::Deviation;
 
 use super::medium::Medium;
 use super::table::{self, Column, column};
-use crate::analysis::deviation::{DEFINITION, Deviations, TrialDeviation};
+use crate::analysis::deviation::{DEFINITION, Deviations, SHARES, TrialDeviation};
 use crate::format;
 
-const COLUMNS: &[Column<TrialDeviation>] = &[
-    column("architecture", 0, |trial| trial.architecture.clone()),
-    column("trial", 1, |trial| trial.trial.to_string()),
-    column("connections", 0, |trial| trial.workload.connections.to_string()),
-    column("active", 1, |trial| Share(trial.workload.active).to_string()),
-    column("req/s", 0, |trial| format::rate(trial.workload.rate_per_s)),
-    column("sends", 5, |trial| trial.figures.map_or(none(), |it| it.count.to_string())),
-    column("stddev µs", 0, |trial| figure(trial, |it| it.stddev_ns / 1e3)),
-    column("median µs", 0, |trial| figure(trial, |it| it.median_ns / 1e3)),
-    column("max µs", 0, |trial| figure(trial, |it| it.max_ns / 1e3)),
-    column("min µs", 1, |trial| figure(trial, |it| it.min_ns / 1e3)),
-    column("±1 µs %", 1, |trial| figure(trial, |it| it.within_1us_of_median * 100.0)),
-    column("schedule", 5, |trial| format::name(&trial.workload.schedule)),
-    column("verdict", 1, |trial| format::verdict(trial.verdict).into()),
-    // The tails at `SHARES`, apart from the median.
-    column("0.1 %", 4, |trial| tail(trial, 0)),
-    column("1 %", 2, |trial| tail(trial, 1)),
-    column("5 %", 3, |trial| tail(trial, 2)),
-    column("25 %", 4, |trial| tail(trial, 3)),
-    column("75 %", 4, |trial| tail(trial, 5)),
-    column("95 %", 3, |trial| tail(trial, 6)),
-    column("99 %", 2, |trial| tail(trial, 7)),
-    column("99.9 %", 4, |trial| tail(trial, 8)),
-];
+fn columns() -> Vec<Column<TrialDeviation>> {
+    let mut columns = vec![
+        column("architecture", 0, |trial: &TrialDeviation| trial.architecture.clone()),
+        column("trial", 1, |trial: &TrialDeviation| trial.trial.to_string()),
+        column("connections", 0, |trial: &TrialDeviation| trial.workload.connections.to_string()),
+        column("active", 1, |trial: &TrialDeviation| Share(trial.workload.active).to_string()),
+        column("req/s", 0, |trial: &TrialDeviation| format::rate(trial.workload.rate_per_s)),
+        column("sends", 5, |trial: &TrialDeviation| trial.figures.map_or(none(), |it| it.count.to_string())),
+        column("stddev µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.stddev_ns / 1e3)),
+        column("median µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.median_ns / 1e3)),
+        column("max µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.max_ns / 1e3)),
+        column("min µs", 1, |trial: &TrialDeviation| figure(trial, |it| it.min_ns / 1e3)),
+        column("±1 µs %", 1, |trial: &TrialDeviation| figure(trial, |it| it.within_1us_of_median * 100.0)),
+        column("schedule", 5, |trial: &TrialDeviation| format::name(&trial.workload.schedule)),
+        column("verdict", 1, |trial: &TrialDeviation| format::verdict(trial.verdict).into()),
+    ];
+    for (at, share) in SHARES.iter().enumerate().filter(|(_, share)| **share != 0.5) {
+        let rank = match share.min(1.0 - share) {
+            tail if !(0.005..0.2).contains(&tail) => 4,
+            tail if tail < 0.02 => 2,
+            _ => 3,
+        };
+        columns.push(column(format::percent(*share), rank, move |trial: &TrialDeviation| tail(trial, at)));
+    }
+    columns
+}
 
 fn none() -> String {
     "-".into()
@@ -49,7 +51,7 @@ fn tail(trial: &TrialDeviation, at: usize) -> String {
 
 /// Renders a row for each trial, with the definition of the columns.
 pub fn render(deviations: &Deviations, medium: Medium) -> String {
-    let mut lines = vec![medium.heading("Send deviation"), table::of(COLUMNS, &deviations.trials, medium).0];
+    let mut lines = vec![medium.heading("Send deviation"), table::of(&columns(), &deviations.trials, medium).0];
     for trial in &deviations.trials {
         if let Some(why) = &trial.missing {
             lines.push(medium.prose(&format!("trial {}, {}: {why}", trial.trial, trial.architecture)));
@@ -80,7 +82,6 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
 mod tests {
     use super::*;
     use crate::analysis::deviation::POINTS;
-    use crate::export::deviation::csv;
 
     #[test]
     fn deviations_are_rendered_with_reasons_for_missing_ones() {
@@ -94,16 +95,6 @@ mod tests {
             assert_eq!(trial.cdf.len(), if trial.figures.is_some() { POINTS } else { 0 });
         }
         assert!(deviations.trials.iter().any(|trial| trial.missing.is_some()));
-        assert_eq!(csv(&deviations).lines().count(), 1 + deviations.trials.len());
-    }
-
-    #[test]
-    fn csv_without_trials_has_its_heading() {
-        let mut run = testkit::kawai2006_run();
-        let of = |run: &harness::record::Run| csv(&Deviations::of(run, &mut testkit::sends_of(run)));
-        let full = of(&run);
-        run.records.clear();
-        assert_eq!(of(&run).lines().collect::<Vec<_>>(), [full.lines().next().unwrap()]);
     }
 
     #[test]

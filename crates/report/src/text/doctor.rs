@@ -55,7 +55,7 @@ fn markdown(findings: &[Diagnosis]) -> String {
         [&it.name, &format::name(&it.severity), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
     };
     let headings = ["fact", "state", "value", "effect", "remedy"];
-    table::of_text(headings, findings.into_iter().map(cells), Medium::Markdown)
+    table::of_parts(1, headings, findings.into_iter().map(cells), Medium::Markdown)
 }
 
 #[cfg(test)]

@@ -9,24 +9,26 @@ use crate::analysis::gate::{GateReport, GateRow, percent, signed};
 use crate::format;
 use crate::list::grouped;
 
-const FIGURES: &[Column<GateRow>] = &[
-    column("figure", 0, |row| row.figure.name().to_owned()),
-    column("old", 0, |row| row.old.map_or("-".into(), |value| row.value(value))),
-    column("new", 0, |row| row.new.map_or("-".into(), |value| row.value(value))),
-    column("added µs", 1, |row| format::added_us(row.added_ns)),
-    column("change", 0, |row| row.change.map_or("-".into(), signed)),
-    column("95 % interval", 1, |row| {
-        row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))
-    }),
-    column("tolerance", 1, |row| percent(row.tolerance)),
-    column("finding", 0, |row: &GateRow| row.finding().to_owned()).styled(|row| {
-        Some(match row.excess? {
-            Excess::Within => Style::Good,
-            Excess::Open => Style::Doubtful,
-            Excess::Beyond => Style::Bad,
-        })
-    }),
-];
+fn columns() -> [Column<GateRow>; 8] {
+    [
+        column("figure", 0, |row: &GateRow| row.figure.name().to_owned()),
+        column("old", 0, |row: &GateRow| row.old.map_or("-".into(), |value| format::figure(row.figure, value))),
+        column("new", 0, |row: &GateRow| row.new.map_or("-".into(), |value| format::figure(row.figure, value))),
+        column("added µs", 1, |row: &GateRow| format::added_us(row.added_ns)),
+        column("change", 0, |row: &GateRow| row.change.map_or("-".into(), signed)),
+        column("95 % interval", 1, |row: &GateRow| {
+            row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))
+        }),
+        column("tolerance", 1, |row: &GateRow| percent(row.tolerance)),
+        column("finding", 0, |row: &GateRow| row.finding().to_owned()).styled(|row| {
+            Some(match row.excess? {
+                Excess::Within => Style::Good,
+                Excess::Open => Style::Doubtful,
+                Excess::Beyond => Style::Bad,
+            })
+        }),
+    ]
+}
 
 /// The number of problems that are shown.
 const PROBLEMS_MAX: usize = 5;
@@ -38,7 +40,7 @@ pub fn render(report: &GateReport, medium: Medium) -> String {
     let mut lines = vec![medium.heading(&format!("Gate: {new} against {old}"))];
     for rows in grouped(&report.figures, |a, b| a.workload == b.workload) {
         lines.push(medium.prose(&format!("{}, {repeats}, {elapsed_s:.0} s", rows[0].workload)));
-        lines.push(table::with_dropped(FIGURES, rows, medium));
+        lines.push(table::with_dropped(&columns(), rows, medium));
     }
     lines.extend(report.problems.iter().take(PROBLEMS_MAX).map(|problem| medium.prose(problem)));
     if let Some(more) = report.problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {

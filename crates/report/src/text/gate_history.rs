@@ -1,6 +1,6 @@
 //! The history of a gate as text.
 
-use harness::record::GateFigure;
+use harness::record::Figure;
 
 use super::curves;
 use super::medium::Medium;
@@ -16,19 +16,21 @@ const SPARKS_MAX: usize = 32;
 const ERRORS_SPAN: f64 = 0.02;
 
 /// A row: a figure, and its shifts in words.
-type Line = (GateFigure, String, String, String);
+type Line = (Figure, String, String, String);
 
-const SERIES: &[Column<Line>] = &[
-    column("figure", 0, |line| line.0.name().to_owned()),
-    column("newest gates", 1, |line| line.1.clone()),
-    column("newest", 0, |line| line.2.clone()),
-    column("shifts", 0, |line| line.3.clone()),
-];
+fn columns() -> [Column<Line>; 4] {
+    [
+        column("figure", 0, |line: &Line| line.0.name().to_owned()),
+        column("newest gates", 1, |line: &Line| line.1.clone()),
+        column("newest", 0, |line: &Line| line.2.clone()),
+        column("shifts", 0, |line: &Line| line.3.clone()),
+    ]
+}
 
 fn line(series: &GateSeries) -> Line {
     let newest = series.points.len().saturating_sub(SPARKS_MAX);
     let ratios: Vec<Option<f64>> = series.points[newest..].iter().map(|point| Some(point.ratio)).collect();
-    let is_errors = series.figure == GateFigure::Errors;
+    let is_errors = series.figure == Figure::Errors;
     let change = |ratio: f64| signed(if is_errors { ratio } else { ratio - 1.0 });
     let curve = if is_errors { curves::levels(&ratios, ERRORS_SPAN) } else { curves::sparks(&ratios) };
     let shift = |it: &GateShift| format!("{} at {}", it.change(series.figure), it.label);
@@ -44,7 +46,7 @@ pub fn render(history: &GateHistory, medium: Medium) -> String {
     for series in grouped(&history.series, |a, b| a.place() == b.place()) {
         lines.push(medium.heading(&series[0].place()));
         let rows: Vec<Line> = series.into_iter().map(line).collect();
-        lines.push(table::with_dropped(SERIES, &rows, medium));
+        lines.push(table::with_dropped(&columns(), &rows, medium));
         lines.push(String::new());
     }
     lines.push(medium.prose(&history.sentence));

@@ -1,7 +1,5 @@
 //! The medium of a report: a terminal or Markdown. Both media show the same headings, tables and prose.
 
-use comfy_table::Table;
-
 use super::style::Style;
 
 /// The medium of a report.
@@ -73,22 +71,18 @@ impl Medium {
         }
     }
 
-    /// Formats a table of numbers below a first column of names.
-    pub(crate) fn table(self, table: &Table) -> String {
-        self.table_of(table, "--:")
-    }
-
-    /// Formats a table of phrases.
-    pub(crate) fn table_of_words(self, table: &Table) -> String {
-        self.table_of(table, "---")
-    }
-
-    /// Formats a table. `side` aligns all columns but the first in Markdown.
-    fn table_of(self, table: &Table, side: &str) -> String {
-        match self {
-            Self::Terminal(_) => table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"),
-            Self::Markdown => markdown(table, side),
+    /// Formats a table in Markdown: the headings, the line that aligns all columns but the first, and the rows.
+    pub(crate) fn table<'a>(lines: impl Iterator<Item = impl Iterator<Item = &'a str>>, are_numbers: bool) -> String {
+        let mut text = String::new();
+        for (at, line) in lines.enumerate() {
+            let cells: Vec<String> = line.map(escaped).collect();
+            text += &format!("| {} |\n", cells.join(" | "));
+            if at == 0 {
+                let side = if are_numbers { " --: |" } else { " --- |" };
+                text += &format!("| --- |{}\n", side.repeat(cells.len() - 1));
+            }
         }
+        text
     }
 
     /// Formats text whose spaces matter.
@@ -116,15 +110,6 @@ impl Medium {
         }
         finished
     }
-}
-
-/// Formats the headings, the line that aligns all columns but the first to a side, and the rows.
-fn markdown(table: &Table, side: &str) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let cells = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
-    let headings = table.header().map(cells).unwrap_or_default();
-    let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { side }.to_owned()).collect();
-    [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(cells(row)))).collect()
 }
 
 /// Escapes the Markdown syntax of cells, code, links and HTML, and of emphasis with `*`.
@@ -175,10 +160,9 @@ mod tests {
 
     #[test]
     fn cells_are_escaped_for_markdown() {
-        let mut table = Table::new();
-        table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]).add_row(["![x](y)", "`&lt;`"]);
+        let table = [["a|b", "c"], ["*1", "<2>\\"], ["![x](y)", "`&lt;`"]].map(IntoIterator::into_iter);
         let shown = "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n| !\\[x\\](y) | \\`&amp;lt;\\` |\n";
-        assert_eq!(Medium::Markdown.table(&table), shown);
+        assert_eq!(Medium::table(table.into_iter(), true), shown);
         assert_eq!(Medium::Markdown.verbatim("a\n```\nb\n"), "````text\na\n```\nb\n````\n");
         assert_eq!(Medium::Markdown.verbatim("a"), "```text\na\n```\n");
     }

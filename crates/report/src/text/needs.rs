@@ -13,12 +13,12 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
         medium.heading(&format!("Needs of the largest workload of {experiment}")),
         String::new(),
         medium.prose("The server's host, by architecture:"),
-        table::with_dropped(SERVER, servers, medium),
+        table::with_dropped(&server_columns(), servers, medium),
         String::new(),
         medium.prose(&client_hosts(clients)),
         String::new(),
         medium.prose("Settings, and whether this host's are sufficient:"),
-        table::with_dropped(SETTINGS, settings, medium),
+        table::with_dropped(&setting_columns(), settings, medium),
         String::new(),
         medium.prose("Inputs of this computation, per connection:"),
     ];
@@ -29,7 +29,7 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
             [it.user_bytes, it.kernel_bytes, it.user_bytes + it.kernel_bytes].map(format::bytes);
         vec![it.architecture.clone(), user, kernel, total, it.origin.clone()]
     });
-    text.push(table::of_text(["architecture", "user", "kernel", "total", "origin"], rows, medium));
+    text.push(table::of_parts(1, ["architecture", "user", "kernel", "total", "origin"], rows, medium));
     let Measurement { value, origin } = &figures.client_bytes;
     text.push(
         medium.prose(&format!("Memory of the client's end of a connection: {} ({origin}).", format::bytes(*value))),
@@ -42,35 +42,41 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
     medium.finished(text.join("\n") + "\n")
 }
 
-const SERVER: &[Column<ServerNeeds>] = &[
-    column("architecture", 0, |it| it.architecture.clone()),
-    column("connections", 0, |it| it.connections.to_string()),
-    column("req/s", 3, |it| format::rate(it.workload.rate_per_s)),
-    column("descriptors", 0, |it| it.descriptors.to_string()),
-    column("open files", 2, |it| it.files.to_string()),
-    column("tasks", 2, |it| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),
-    column("user memory", 1, |it| gib(it.user_bytes)),
-    column("kernel memory", 1, |it| gib(it.kernel_bytes)),
-    column("total", 0, |it| gib(it.user_bytes + it.kernel_bytes)),
-    column("Gbit/s", 2, |it| it.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9))),
-];
+fn server_columns() -> [Column<ServerNeeds>; 10] {
+    [
+        column("architecture", 0, |it: &ServerNeeds| it.architecture.clone()),
+        column("connections", 0, |it: &ServerNeeds| it.connections.to_string()),
+        column("req/s", 3, |it: &ServerNeeds| format::rate(it.workload.rate_per_s)),
+        column("descriptors", 0, |it: &ServerNeeds| it.descriptors.to_string()),
+        column("open files", 2, |it: &ServerNeeds| it.files.to_string()),
+        column("tasks", 2, |it: &ServerNeeds| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),
+        column("user memory", 1, |it: &ServerNeeds| gib(it.user_bytes)),
+        column("kernel memory", 1, |it: &ServerNeeds| gib(it.kernel_bytes)),
+        column("total", 0, |it: &ServerNeeds| gib(it.user_bytes + it.kernel_bytes)),
+        column("Gbit/s", 2, |it: &ServerNeeds| {
+            it.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9))
+        }),
+    ]
+}
 
-const SETTINGS: &[Column<Setting>] = &[
-    column("setting", 0, |it| it.name.to_owned()),
-    column("host", 0, |it| it.whose.to_owned()),
-    column("needed", 0, |it| it.needed.to_string()),
-    column("here", 0, |it| match it.here {
-        None => "absent".to_owned(),
-        Some(u64::MAX) => "unlimited".to_owned(),
-        Some(here) => here.to_string(),
-    }),
-    column("result", 0, |it| match it.here {
-        None => String::new(),
-        Some(_) if it.suffices() => "sufficient".to_owned(),
-        Some(_) => "raise".to_owned(),
-    }),
-    column("purpose", 1, |it| it.about.to_owned()),
-];
+fn setting_columns() -> [Column<Setting>; 6] {
+    [
+        column("setting", 0, |it: &Setting| it.name.to_owned()),
+        column("host", 0, |it: &Setting| it.whose.to_owned()),
+        column("needed", 0, |it: &Setting| it.needed.to_string()),
+        column("here", 0, |it: &Setting| match it.here {
+            None => "absent".to_owned(),
+            Some(u64::MAX) => "unlimited".to_owned(),
+            Some(here) => here.to_string(),
+        }),
+        column("result", 0, |it: &Setting| match it.here {
+            None => String::new(),
+            Some(_) if it.suffices() => "sufficient".to_owned(),
+            Some(_) => "raise".to_owned(),
+        }),
+        column("purpose", 1, |it: &Setting| it.about.to_owned()),
+    ]
+}
 
 fn client_hosts(clients: &ClientNeeds) -> String {
     let ClientNeeds { host, hosts, limit, hosts_by, connections, ports, addresses, rate_per_s, cpus, memory_bytes } =

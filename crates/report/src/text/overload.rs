@@ -7,31 +7,33 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark::MARK;
-use crate::analysis::overload::{Overload, Overloads, PulseFigures, other_errors};
+use crate::analysis::overload::{Overload, Overloads, PhaseGoodput, Phases, PulseFigures, other_errors};
 use crate::analysis::recovery::Recovery;
 use crate::format;
 use crate::list::grouped;
 
 /// The columns of the table.
-pub(crate) const COLUMNS: [Column<Overload>; 9] = [
-    column("architecture", 0, |row: &Overload| row.architecture.clone())
-        .styled(|row| matches!(row.recovery(), Some(Recovery::After { ns: 0 })).then_some(Style::Best)),
-    column("capacity", 0, |row| {
-        let most = row.capacity_per_s.map_or("-".into(), format::digits);
-        if row.is_lower_bound { format!(">= {most}") } else { most }
-    }),
-    column("before", 0, |row| goodput(row, 0)),
-    column("pulse", 0, |row| goodput(row, 1)),
-    column("after", 0, |row| goodput(row, 2)),
-    column("timeouts", 0, |row| pulse(row, |it| it.errors.timeout.to_string())),
-    column("other errors", 1, |row| pulse(row, |it| other_errors(&it.errors).to_string())),
-    column("retries", 1, |row| pulse(row, |it| it.retries.to_string())),
-    column("recovered", 0, |row: &Overload| recovered(row)).styled(|row| match row.recovery()? {
-        Recovery::After { .. } => Some(Style::Good),
-        Recovery::Never if !row.is_client_limited() => Some(Style::Bad),
-        Recovery::Never | Recovery::UnhealthyBefore => Some(Style::Doubtful),
-    }),
-];
+pub(crate) fn columns() -> [Column<Overload>; 9] {
+    [
+        column("architecture", 0, |row: &Overload| row.architecture.clone())
+            .styled(|row| matches!(row.recovery(), Some(Recovery::After { ns: 0 })).then_some(Style::Best)),
+        column("capacity", 0, |row: &Overload| {
+            let most = row.capacity_per_s.map_or("-".into(), format::digits);
+            if row.is_lower_bound { format!(">= {most}") } else { most }
+        }),
+        column("before", 0, |row: &Overload| goodput(row, |it| it.before)),
+        column("pulse", 0, |row: &Overload| goodput(row, |it| it.pulse)),
+        column("after", 0, |row: &Overload| goodput(row, |it| it.after)),
+        column("timeouts", 0, |row: &Overload| pulse(row, |it| it.errors.timeout.to_string())),
+        column("other errors", 1, |row: &Overload| pulse(row, |it| other_errors(&it.errors).to_string())),
+        column("retries", 1, |row: &Overload| pulse(row, |it| it.retries.to_string())),
+        column("recovered", 0, |row: &Overload| recovered(row)).styled(|row| match row.recovery()? {
+            Recovery::After { .. } => Some(Style::Good),
+            Recovery::Never if !row.is_client_limited() => Some(Style::Bad),
+            Recovery::Never | Recovery::UnhealthyBefore => Some(Style::Doubtful),
+        }),
+    ]
+}
 
 /// The meaning of the columns.
 pub(crate) const NOTES: &str = "Before, pulse, after: goodput, the requests answered in time per second. Timeouts and other errors: \
@@ -44,8 +46,8 @@ fn pulse(row: &Overload, text: impl Fn(&PulseFigures) -> String) -> String {
 }
 
 /// Formats the goodput of a phase, with the mark if the client may be a cause.
-fn goodput(row: &Overload, phase: usize) -> String {
-    pulse(row, |it| format::digits(it.phases[phase].goodput_per_s) + if it.is_client_limited { MARK } else { "" })
+fn goodput(row: &Overload, phase: fn(&Phases) -> PhaseGoodput) -> String {
+    pulse(row, |it| format::digits(phase(&it.phases).goodput_per_s) + if it.is_client_limited { MARK } else { "" })
 }
 
 fn recovered(row: &Overload) -> String {
@@ -63,7 +65,7 @@ pub fn render(run: &Run, overloads: &Overloads, medium: Medium) -> String {
     for rows in overloads.workloads() {
         lines.push(medium.heading(&format!("Overload: {}", rows[0].workload)));
         let owned: Vec<Overload> = rows.iter().map(|row| (*row).clone()).collect();
-        lines.push(table::with_dropped(&COLUMNS, &owned, medium));
+        lines.push(table::with_dropped(&columns(), &owned, medium));
         lines.extend(problems(&rows).iter().map(|text| medium.prose(text)));
     }
     lines.push(medium.prose(&overloads.sentence) + "\n");

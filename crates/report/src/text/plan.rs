@@ -2,24 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Table, presets};
 use harness::plan::{Plan, duration_ns};
 use harness::spec::units::Share;
 
 use crate::analysis::workload;
 use crate::format;
-use crate::text::Medium;
+use crate::text::{Medium, table};
 
 /// Renders every trial in order, with its duration, and the reasons why this host cannot run some trials.
 pub fn render(plan: &Plan, medium: Medium) -> String {
-    let mut table = Table::new();
     // All trials of a plan have one service.
     let is_udp = plan.trials.iter().any(|trial| trial.workload.service.ports().is_some());
     let targets = if is_udp { "ports" } else { "connections" };
     let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
-    table.load_style(presets::NOTHING).set_header(headings);
-    table.add_rows(plan.trials.iter().map(|trial| {
-        [
+    let rows = plan.trials.iter().map(|trial| {
+        vec![
             trial.index.to_string(),
             trial.repeat.to_string(),
             trial.label(),
@@ -28,8 +25,8 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
             format::rate(trial.workload.rate_per_s),
             if trial.infeasible.is_empty() { format::time(duration_ns(trial) as f64) } else { "infeasible".into() },
         ]
-    }));
-    let mut text = vec![medium.table(&table)];
+    });
+    let mut text = vec![table::of_words(headings, rows, medium)];
     let commands = harness::record::commands(&plan.trials);
     if !commands.is_empty() {
         text.push(String::new());

@@ -1,6 +1,6 @@
 //! A run's ranking as text.
 
-use harness::record::{Run, Workload};
+use harness::record::{Figure, Run, Workload};
 use load::result::{Hardware, HttpResult, LateSends};
 use stats::Distribution;
 
@@ -9,7 +9,6 @@ use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
 use super::{along, boxplot, tail_mark};
-use crate::analysis::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
 use crate::analysis::conclusion;
 use crate::analysis::stream::Streams;
 use crate::analysis::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
@@ -19,15 +18,17 @@ use crate::format;
 /// The columns for a workload, in order from left to right.
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     let service_time = |p50_rank: u8, p99_rank: u8| {
-        [
-            column("p1", 5, |row| service(row, P1)),
-            column("p25", 5, |row| service(row, P25)),
-            column("p50 µs", p50_rank, |row| service(row, P50)),
-            column("p75", 5, |row| service(row, P75)),
-            column("p90", 1, |row| service(row, P90)),
-            column("p95", 1, |row| service(row, P95)),
-            column("p99", p99_rank, |row| service(row, P99)),
-        ]
+        let shown = Figure::quantiles().filter(|it| *it != Figure::P999);
+        shown.map(move |figure| {
+            let rank = match figure {
+                Figure::P50 => p50_rank,
+                Figure::P90 | Figure::P95 => 1,
+                Figure::P99 => p99_rank,
+                _ => 5,
+            };
+            let unit = if figure == Figure::P50 { " µs" } else { "" };
+            column(format!("{}{unit}", figure.name()), rank, move |row: &Row| service(row, figure))
+        })
     };
     let client_cpu = |rank: u8| {
         column("client CPU", rank, |row: &Row| {
@@ -35,11 +36,11 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         })
     };
     let cpu = |heading: &'static str, rank: u8| {
-        column(heading, rank, |row| cost(row, |it| format::us(it.cpu_ns_per_request)))
+        column(heading, rank, |row: &Row| cost(row, |it| format::us(it.cpu_ns_per_request)))
     };
     let switches =
-        |heading: &'static str| column(heading, 3, |row| cost(row, |it| format::digits(it.switches_per_request)));
-    let response_time = |rank: u8| column("resp p99", rank, |row| response(row, P99));
+        |heading: &'static str| column(heading, 3, |row: &Row| cost(row, |it| format::digits(it.switches_per_request)));
+    let response_time = |rank: u8| column("resp p99", rank, |row: &Row| response(row, Figure::P99));
     let send_delay = |rank: u8| {
         column("send delay p99", rank, |row: &Row| row.send_delay.map_or(none(), |it| format::us(it.p99_ns as f64)))
     };
@@ -54,13 +55,13 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     ]);
     if workload.service.stream().is_some() {
         columns.extend([
-            column("MB/s", 0, |row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
-            column("client's MB/s", 4, |row| stream(row, |it| Some(it.client_bytes_per_s / 1e6))),
-            column("server's MB/s", 4, |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6))),
-            column("fairness", 1, |row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness))),
-            column("CPU s/GB", 0, |row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9))),
-            column("KiB/call", 2, |row| stream(row, |it| Some(it.bytes_per_call? / 1024.0))),
-            column("calls/wait", 2, |row| stream(row, |it| it.calls_per_wait)),
+            column("MB/s", 0, |row: &Row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
+            column("client's MB/s", 4, |row: &Row| stream(row, |it| Some(it.client_bytes_per_s / 1e6))),
+            column("server's MB/s", 4, |row: &Row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6))),
+            column("fairness", 1, |row: &Row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness))),
+            column("CPU s/GB", 0, |row: &Row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9))),
+            column("KiB/call", 2, |row: &Row| stream(row, |it| Some(it.bytes_per_call? / 1024.0))),
+            column("calls/wait", 2, |row: &Row| stream(row, |it| it.calls_per_wait)),
             client_cpu(1),
             column("user+kernel/conn", 3, memory),
         ]);
@@ -74,9 +75,11 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         columns.extend([
             response_time(1),
             send_delay(3),
-            column("lost", 0, |row| datagrams(row, |it| format::percent(it.lost as f64 / it.planned.max(1) as f64))),
-            column("dup", 2, |row| datagrams(row, |it| it.duplicates.to_string())),
-            column("reordered", 2, |row| datagrams(row, |it| it.reordered.to_string())),
+            column("lost", 0, |row: &Row| {
+                datagrams(row, |it| format::percent(it.lost as f64 / it.planned.max(1) as f64))
+            }),
+            column("dup", 2, |row: &Row| datagrams(row, |it| it.duplicates.to_string())),
+            column("reordered", 2, |row: &Row| datagrams(row, |it| it.reordered.to_string())),
             column("req/s", 3, rate),
             cpu("CPU µs/req", 2),
             switches("switches/req"),
@@ -122,11 +125,11 @@ fn none() -> String {
     "-".into()
 }
 
-fn service(row: &Row, quantile: Quantile) -> String {
+fn service(row: &Row, quantile: Figure) -> String {
     row.service.as_ref().map_or(none(), |service| tail_mark::us(service, &row.late, quantile))
 }
 
-fn response(row: &Row, quantile: Quantile) -> String {
+fn response(row: &Row, quantile: Figure) -> String {
     row.response.as_ref().map_or(none(), |response| tail_mark::us(response, &row.late, quantile))
 }
 
@@ -191,26 +194,35 @@ pub(super) fn to_decide(summary: &Summary, medium: Medium) -> Vec<String> {
     vec![medium.prose(undecided::REMARK), medium.verbatim(&format!("  {}\n", format::command(command)))]
 }
 
-const CHURN_COLUMNS: &[Column<Row>] = &[
-    column("architecture", 0, Row::label),
-    column("conn/s", 0, |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s))),
-    column("established p50 µs", 0, |row| churn_us(row, |it| &it.connect, P50)),
-    column("p90", 3, |row| churn_us(row, |it| &it.connect, P90)),
-    column("p95", 3, |row| churn_us(row, |it| &it.connect, P95)),
-    column("p99", 1, |row| churn_us(row, |it| &it.connect, P99)),
-    column("first byte p50 µs", 0, |row| churn_us(row, |it| &it.first_byte, P50)),
-    column("p90", 3, |row| churn_us(row, |it| &it.first_byte, P90)),
-    column("p95", 3, |row| churn_us(row, |it| &it.first_byte, P95)),
-    column("p99", 1, |row| churn_us(row, |it| &it.first_byte, P99)),
-    column("response p50 µs", 2, |row| response(row, P50)),
-    column("p90", 3, |row| response(row, P90)),
-    column("p95", 3, |row| response(row, P95)),
-    column("p99", 2, |row| response(row, P99)),
-    column("waited", 4, |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string())),
-];
+/// Returns columns of the percentiles of a time. A narrow terminal drops p90 and p95 first.
+fn percentiles(
+    name: &str,
+    [p50_rank, p99_rank]: [u8; 2],
+    text: impl Fn(&Row, Figure) -> String + Copy + 'static,
+) -> impl Iterator<Item = Column<Row>> {
+    let ranks = [(Figure::P50, p50_rank), (Figure::P90, 3), (Figure::P95, 3), (Figure::P99, p99_rank)];
+    let name = format!("{name} p50 µs");
+    ranks.into_iter().map(move |(figure, rank)| {
+        let heading = if figure == Figure::P50 { name.trim() } else { figure.name() };
+        column(heading, rank, move |row: &Row| text(row, figure))
+    })
+}
 
-fn churn_us(row: &Row, time: fn(&Churn) -> &Distribution, quantile: Quantile) -> String {
-    row.churn.as_ref().map_or(none(), |churn| tail_mark::us(time(churn), &row.late, quantile))
+fn churn_columns() -> Vec<Column<Row>> {
+    let churn = |row: &Row, text: &dyn Fn(&Churn) -> String| row.churn.as_ref().map_or(none(), text);
+    let mut columns = vec![
+        column("architecture", 0, Row::label),
+        column("conn/s", 0, move |row: &Row| churn(row, &|it| format::digits(it.opened_per_s))),
+    ];
+    columns.extend(percentiles("established", [0, 1], move |row, figure| {
+        churn(row, &|it| tail_mark::us(&it.connect, &row.late, figure))
+    }));
+    columns.extend(percentiles("first byte", [0, 1], move |row, figure| {
+        churn(row, &|it| tail_mark::us(&it.first_byte, &row.late, figure))
+    }));
+    columns.extend(percentiles("response", [2, 2], response));
+    columns.push(column("waited", 4, move |row: &Row| churn(row, &|it| it.waited.to_string())));
+    columns
 }
 
 /// Renders the times to connect of short-lived connections; empty for connections that stay open.
@@ -223,23 +235,19 @@ fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
             "New connections: time from the SYN to the established connection and to the first byte. The response time \
              includes connecting:",
         ),
-        table::of(CHURN_COLUMNS, rows, medium).0,
+        table::of(&churn_columns(), rows, medium).0,
     ]
 }
 
-const HTTP_COLUMNS: &[Column<Row>] = &[
-    column("architecture", 0, Row::label),
-    column("first byte p50 µs", 0, |row| first_byte_us(row, P50)),
-    column("p90", 2, |row| first_byte_us(row, P90)),
-    column("p95", 2, |row| first_byte_us(row, P95)),
-    column("p99", 1, |row| first_byte_us(row, P99)),
-    column("responses by status", 0, |row| {
+fn http_columns() -> Vec<Column<Row>> {
+    let mut columns = vec![column("architecture", 0, Row::label)];
+    columns.extend(percentiles("first byte", [0, 1], |row, figure| {
+        row.http.as_ref().map_or(none(), |http| tail_mark::us(&http.first_byte, &row.late, figure))
+    }));
+    columns.push(column("responses by status", 0, |row: &Row| {
         row.http.as_ref().map_or(none(), |http| HttpResult::breakdown(&http.statuses))
-    }),
-];
-
-fn first_byte_us(row: &Row, quantile: Quantile) -> String {
-    row.http.as_ref().map_or(none(), |http| tail_mark::us(&http.first_byte, &row.late, quantile))
+    }));
+    columns
 }
 
 /// Renders statuses and times to the first byte; empty for services other than `http`.
@@ -251,7 +259,7 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
         medium.prose(
             "Responses of the whole trials by status, and the time from the request to the first byte of its response:",
         ),
-        table::of(HTTP_COLUMNS, rows, medium).0,
+        table::of(&http_columns(), rows, medium).0,
     ];
     let reconnects = |row: &Row| row.http.as_ref().map_or(0, |http| http.reconnects);
     let each = rows.iter().filter(|row| reconnects(row) > 0).map(|row| format!("{} {}", row.label(), reconnects(row)));
@@ -262,28 +270,22 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
     parts
 }
 
-const TLS_COLUMNS: &[Column<Row>] = &[
-    column("architecture", 0, Row::label),
-    column("full handshakes", 0, |row| tls_figure(row, |it| Some(it.full.count.to_string()))),
-    column("p50 µs", 0, |row| tls_figure(row, |it| own_us(&it.full, P50))),
-    column("p90", 3, |row| tls_figure(row, |it| own_us(&it.full, P90))),
-    column("p95", 3, |row| tls_figure(row, |it| own_us(&it.full, P95))),
-    column("p99", 1, |row| tls_figure(row, |it| own_us(&it.full, P99))),
-    column("resumed", 0, |row| tls_figure(row, |it| Some(it.resumed.count.to_string()))),
-    column("p50 µs", 0, |row| tls_figure(row, |it| own_us(&it.resumed, P50))),
-    column("p90", 3, |row| tls_figure(row, |it| own_us(&it.resumed, P90))),
-    column("p95", 3, |row| tls_figure(row, |it| own_us(&it.resumed, P95))),
-    column("p99", 1, |row| tls_figure(row, |it| own_us(&it.resumed, P99))),
-    column("cipher suite", 2, |row| tls_figure(row, |it| Some(it.cipher.clone()))),
-];
-
-fn tls_figure(row: &Row, figure: fn(&Tls) -> Option<String>) -> String {
-    row.tls.as_ref().and_then(figure).unwrap_or_else(none)
+fn tls_columns() -> Vec<Column<Row>> {
+    let tls = |row: &Row, text: &dyn Fn(&Tls) -> String| row.tls.as_ref().map_or(none(), text);
+    let mut columns = vec![column("architecture", 0, Row::label)];
+    let times: [(&str, fn(&Tls) -> &Distribution); 2] =
+        [("full handshakes", |it| &it.full), ("resumed", |it| &it.resumed)];
+    for (name, time) in times {
+        columns.push(column(name, 0, move |row: &Row| tls(row, &|it| time(it).count.to_string())));
+        columns.extend(percentiles("", [0, 1], move |row, figure| tls(row, &|it| own_us(time(it), figure))));
+    }
+    columns.push(column("cipher suite", 2, move |row: &Row| tls(row, &|it| it.cipher.clone())));
+    columns
 }
 
-/// Formats a quantile that late sends cannot falsify; `None` without values.
-fn own_us(times: &Distribution, quantile: Quantile) -> Option<String> {
-    (times.count > 0).then(|| tail_mark::us(times, &LateSends::default(), quantile))
+/// Formats a quantile that late sends cannot falsify.
+fn own_us(times: &Distribution, figure: Figure) -> String {
+    tail_mark::us(times, &LateSends::default(), figure)
 }
 
 /// Renders the times of TLS handshakes; empty without TLS.
@@ -291,27 +293,25 @@ fn tls(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.tls.is_none()) {
         return Vec::new();
     }
-    vec![medium.prose("TLS: full and resumed handshakes:"), table::of(TLS_COLUMNS, rows, medium).0]
+    vec![medium.prose("TLS: full and resumed handshakes:"), table::of(&tls_columns(), rows, medium).0]
 }
 
-const KERNEL_COLUMNS: &[Column<Row>] = &[
-    column("architecture", 0, Row::label),
-    column("t2k-t2 p50 µs", 0, |row| kernel_us(row, P50, |it| Some(&it.to_driver))),
-    column("p90", 3, |row| kernel_us(row, P90, |it| Some(&it.to_driver))),
-    column("p95", 3, |row| kernel_us(row, P95, |it| Some(&it.to_driver))),
-    column("p99", 2, |row| kernel_us(row, P99, |it| Some(&it.to_driver))),
-    column("t3-t3k p50 µs", 0, |row| kernel_us(row, P50, |it| Some(&it.from_arrival))),
-    column("p90", 3, |row| kernel_us(row, P90, |it| Some(&it.from_arrival))),
-    column("p95", 3, |row| kernel_us(row, P95, |it| Some(&it.from_arrival))),
-    column("p99", 2, |row| kernel_us(row, P99, |it| Some(&it.from_arrival))),
-    column("client p50 µs", 1, |row| service(row, P50)),
-    column("kernel p50 µs", 1, |row| kernel_us(row, P50, |it| Some(&it.service))),
-    column("hardware", 2, |row| kernel_us(row, P50, |it| it.hardware_service.as_ref())),
-    column("no stamp", 2, |row| row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))),
-];
-
-fn kernel_us(row: &Row, quantile: Quantile, time: fn(&Kernel) -> Option<&Distribution>) -> String {
-    row.kernel.as_ref().and_then(time).and_then(|time| own_us(time, quantile)).unwrap_or_else(none)
+fn kernel_columns() -> Vec<Column<Row>> {
+    let us = |row: &Row, figure: Figure, time: fn(&Kernel) -> Option<&Distribution>| {
+        row.kernel.as_ref().and_then(time).map_or(none(), |time| own_us(time, figure))
+    };
+    let mut columns = vec![column("architecture", 0, Row::label)];
+    columns.extend(percentiles("t2k-t2", [0, 2], move |row, figure| us(row, figure, |it| Some(&it.to_driver))));
+    columns.extend(percentiles("t3-t3k", [0, 2], move |row, figure| us(row, figure, |it| Some(&it.from_arrival))));
+    columns.extend([
+        column("client p50 µs", 1, |row: &Row| service(row, Figure::P50)),
+        column("kernel p50 µs", 1, move |row: &Row| us(row, Figure::P50, |it| Some(&it.service))),
+        column("hardware", 2, move |row: &Row| us(row, Figure::P50, |it| it.hardware_service.as_ref())),
+        column("no stamp", 2, |row: &Row| {
+            row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))
+        }),
+    ]);
+    columns
 }
 
 /// Renders times by the kernel's timestamps, next to the client's service time; empty without such timestamps.
@@ -324,7 +324,7 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     };
     let mut lines = vec![
         medium.prose(&format!("Kernel timestamps on the interface {}, which {hardware}:", first.interface)),
-        table::of(KERNEL_COLUMNS, rows, medium).0,
+        table::of(&kernel_columns(), rows, medium).0,
     ];
     let kernels = || rows.iter().filter_map(|row| row.kernel.as_ref());
     if kernels().any(|kernel| kernel.wall_clock_stepped) {

@@ -1,6 +1,6 @@
 //! Two runs side by side as text.
 
-use harness::record::Workload;
+use harness::record::{Figure, Unit, Workload};
 use load::config::Phases;
 
 use super::medium::Medium;
@@ -15,59 +15,39 @@ use crate::list::{distinct, grouped};
 fn columns(workload: &Workload) -> Vec<Column<Pair>> {
     let mut columns = vec![column("architecture", 0, |pair: &Pair| pair.architecture.clone())];
     let is_stream = workload.service.stream().is_some();
-    columns.extend(match workload.is_closed() {
-        true if is_stream => [
-            column("A MB/s", 1, |pair: &Pair| megabytes_per_s(pair, &pair.a)),
-            column("B MB/s", 1, |pair| megabytes_per_s(pair, &pair.b)),
-            column("MB/s B/A", 0, |pair| ratio(pair.rate)),
-            column("finding", 0, |pair| change_words(pair.rate)),
-        ],
-        true => [
-            column("A trans/s", 1, |pair: &Pair| per_s(pair.a.rate_per_s)),
-            column("B trans/s", 1, |pair| per_s(pair.b.rate_per_s)),
-            column("trans/s B/A", 0, |pair| ratio(pair.rate)),
-            column("finding", 0, |pair| change_words(pair.rate)),
-        ],
-        false => [
-            column("A p50 µs", 1, |pair: &Pair| us(pair.a.service_p50_ns)),
-            column("B p50 µs", 1, |pair| us(pair.b.service_p50_ns)),
-            column("p50 B/A", 0, |pair| ratio(pair.service_p50)),
-            column("p50 finding", 0, |pair| change_words(pair.service_p50)),
-        ],
-    });
+    let mut compare = |figure: Figure, name: &str, unit: &str, finding: &str, [values, ratios, findings]: [u8; 3]| {
+        for (letter, side) in [("A", (|pair| &pair.a) as fn(&Pair) -> &SideFigures), ("B", |pair| &pair.b)] {
+            columns.push(column(format!("{letter} {name}{unit}"), values, move |pair: &Pair| {
+                shown(pair, side(pair), figure)
+            }));
+        }
+        columns.push(column(format!("{name} B/A"), ratios, move |pair: &Pair| ratio(pair.changes[figure])));
+        columns.push(column(finding, findings, move |pair: &Pair| change_words(pair.changes[figure])));
+    };
+    match workload.is_closed() {
+        true if is_stream => compare(Figure::Rate, "MB/s", "", "finding", [1, 0, 0]),
+        true => compare(Figure::Rate, "trans/s", "", "finding", [1, 0, 0]),
+        false => compare(Figure::P50, "p50", " µs", "p50 finding", [1, 0, 0]),
+    }
     if !is_stream {
-        columns.extend([
-            column("A p90 µs", 6, |pair: &Pair| us(pair.a.service_p90_ns)),
-            column("B p90 µs", 6, |pair| us(pair.b.service_p90_ns)),
-            column("p90 B/A", 5, |pair| ratio(pair.service_p90)),
-            column("p90 finding", 7, |pair| change_words(pair.service_p90)),
-            column("A p95 µs", 6, |pair| us(pair.a.service_p95_ns)),
-            column("B p95 µs", 6, |pair| us(pair.b.service_p95_ns)),
-            column("p95 B/A", 5, |pair| ratio(pair.service_p95)),
-            column("p95 finding", 7, |pair| change_words(pair.service_p95)),
-            column("A p99 µs", 3, |pair| us(pair.a.service_p99_ns)),
-            column("B p99 µs", 3, |pair| us(pair.b.service_p99_ns)),
-            column("p99 B/A", 2, |pair| ratio(pair.service_p99)),
-            column("p99 finding", 4, |pair| change_words(pair.service_p99)),
-        ]);
+        compare(Figure::P90, "p90", " µs", "p90 finding", [6, 5, 7]);
+        compare(Figure::P95, "p95", " µs", "p95 finding", [6, 5, 7]);
+        compare(Figure::P99, "p99", " µs", "p99 finding", [3, 2, 4]);
     }
     columns.extend([
         column("A valid", 2, |pair: &Pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats)),
-        column("B valid", 2, |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats)),
+        column("B valid", 2, |pair: &Pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats)),
     ]);
     columns
 }
 
-fn megabytes_per_s(pair: &Pair, figures: &SideFigures) -> String {
-    per_s(figures.rate_per_s.and_then(|rate_per_s| stream::megabytes_per_s(&pair.workload, rate_per_s)))
-}
-
-fn per_s(rate: Option<f64>) -> String {
-    rate.map_or("-".into(), format::digits)
-}
-
-fn us(ns: Option<f64>) -> String {
-    ns.map_or("-".into(), format::us)
+/// Formats a figure of one run: times in microseconds, and rates of streams in megabytes per second.
+fn shown(pair: &Pair, figures: &SideFigures, figure: Figure) -> String {
+    let Some(value) = figures.figures[figure] else { return "-".into() };
+    match figure.unit() {
+        Unit::Time => format::us(value),
+        _ => format::digits(stream::megabytes_per_s(&pair.workload, value).unwrap_or(value)),
+    }
 }
 
 pub(crate) fn ratio(change: Option<Change>) -> String {
@@ -209,10 +189,15 @@ mod tests {
             record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
         }
         let diff = RunDiff::of(&a, &b);
-        let (epoll, other): (Vec<&Pair>, Vec<&Pair>) =
-            diff.pairs.iter().filter(|pair| pair.rate.is_some()).partition(|pair| pair.architecture == "epoll");
-        assert!(epoll.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::More));
-        assert!(other.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::NoPracticalDifference));
+        let (epoll, other): (Vec<&Pair>, Vec<&Pair>) = diff
+            .pairs
+            .iter()
+            .filter(|pair| pair.changes[Figure::Rate].is_some())
+            .partition(|pair| pair.architecture == "epoll");
+        assert!(epoll.iter().all(|pair| pair.changes[Figure::Rate].unwrap().finding == ChangeKind::More));
+        assert!(
+            other.iter().all(|pair| pair.changes[Figure::Rate].unwrap().finding == ChangeKind::NoPracticalDifference)
+        );
         assert!(RunDiff::of(&b, &a).sentence.contains("3 lower"), "{}", RunDiff::of(&b, &a).sentence);
         insta::assert_snapshot!(render(&diff, 160.into()));
     }
@@ -224,7 +209,7 @@ mod tests {
             load.service = load::result::Measured::default();
         }
         let diff = RunDiff::of(&run, &run);
-        assert!(diff.pairs.iter().all(|pair| pair.service_p50.is_none()));
+        assert!(diff.pairs.iter().all(|pair| pair.changes[Figure::P50].is_none()));
         assert!(diff.sentence.starts_with("Bandwidth of B against A, 18 pairs: "), "{}", diff.sentence);
     }
 
@@ -296,10 +281,8 @@ mod tests {
         assert_eq!(diff.pairs.len(), 8);
         for pair in &diff.pairs {
             assert_eq!(pair.phases_b, None);
-            assert_eq!(pair.service_p50.is_some(), pair.a.repeats_valid > 0);
-            let changes = [pair.service_p50, pair.service_p90, pair.service_p95, pair.service_p99];
-            assert!(changes.iter().all(|change| change.is_some() == pair.service_p50.is_some()), "{pair:?}");
-            for change in changes.into_iter().flatten() {
+            assert_eq!(pair.changes[Figure::P50].is_some(), pair.a.repeats_valid > 0);
+            for (_, change) in pair.changes.iter() {
                 assert_eq!(change.ratio.ratio, 1.0);
                 assert_eq!(change.finding, ChangeKind::NoPracticalDifference);
             }
@@ -311,7 +294,7 @@ mod tests {
         let mut run = testkit::run();
         run.records.retain(|record| record.trial.repeat == 0);
         let diff = RunDiff::of(&testkit::run(), &run);
-        let change = diff.pairs[0].service_p50.unwrap();
+        let change = diff.pairs[0].changes[Figure::P50].unwrap();
         assert_eq!((change.ratio.interval, change.finding), (None, ChangeKind::NoInterval));
         run.records.clear();
         let diff = RunDiff::of(&testkit::run(), &run);

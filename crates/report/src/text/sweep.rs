@@ -1,6 +1,6 @@
 //! A sweep as text: a row for each step, and the response time against the rate.
 
-use harness::record::{Run, VerdictKind};
+use harness::record::{Figure, Run, VerdictKind};
 
 use super::curves::{self, Line};
 use super::host::host;
@@ -14,32 +14,40 @@ use crate::analysis::workload::title;
 use crate::format;
 use crate::list::distinct;
 
-const COLUMNS: &[Column<Step>] = &[
-    column("architecture", 0, |step| step.architecture.clone()),
-    column("dem_req_rate", 0, |step| step.dem_req_rate.to_string()),
-    column("req_rate", 2, |step| figure(step, |it| Some(it.req_rate))),
-    column("con_rate", 5, |step| figure(step, |it| Some(it.con_rate))),
-    column("min_rep_rate", 3, |step| figure(step, |it| it.min_rep_rate)),
-    column("avg_rep_rate", 0, |step| figure(step, |it| Some(it.avg_rep_rate))),
-    column("max_rep_rate", 3, |step| figure(step, |it| it.max_rep_rate)),
-    column("stddev_rep_rate", 4, |step| figure(step, |it| it.stddev_rep_rate)),
-    column("resp_time ms", 2, |step| tail(step, 0.99, |it| it.resp_time)),
-    column("p50 ms", 1, |step| figure(step, |it| it.resp_time_p50)),
-    column("p90 ms", 1, |step| tail(step, 0.9, |it| it.resp_time_p90)),
-    column("p95 ms", 1, |step| tail(step, 0.95, |it| it.resp_time_p95)),
-    column("p99 ms", 0, |step| tail(step, 0.99, |it| it.resp_time_p99)),
-    column("net_io KiB/s", 4, |step| figure(step, |it| it.net_io)),
-    column("errors %", 2, |step| figure(step, |it| Some(it.errors))),
-    column("verdict", 0, |step: &Step| step.verdict_name().to_owned()).styled(|step| step.verdict.map(Style::of)),
-];
+fn columns() -> Vec<Column<Step>> {
+    let mut columns = vec![
+        column("architecture", 0, |step: &Step| step.architecture.clone()),
+        column("dem_req_rate", 0, |step: &Step| step.dem_req_rate.to_string()),
+        column("req_rate", 2, |step: &Step| figure(step, |it| Some(it.req_rate))),
+        column("con_rate", 5, |step: &Step| figure(step, |it| Some(it.con_rate))),
+        column("min_rep_rate", 3, |step: &Step| figure(step, |it| it.min_rep_rate)),
+        column("avg_rep_rate", 0, |step: &Step| figure(step, |it| Some(it.avg_rep_rate))),
+        column("max_rep_rate", 3, |step: &Step| figure(step, |it| it.max_rep_rate)),
+        column("stddev_rep_rate", 4, |step: &Step| figure(step, |it| it.stddev_rep_rate)),
+        column("resp_time ms", 2, |step: &Step| tail(step, 0.99, |it| it.resp_time)),
+    ];
+    for (quantile, rank) in [(Figure::P50, 1), (Figure::P90, 1), (Figure::P95, 1), (Figure::P99, 0)] {
+        columns.extend(quantile.quantile().map(|(q, ns)| {
+            column(format!("{} ms", quantile.name()), rank, move |step: &Step| {
+                tail(step, q, |it| (it.response.count > 0).then(|| ns(&it.response) as f64 / 1e6))
+            })
+        }));
+    }
+    columns.extend([
+        column("net_io KiB/s", 4, |step: &Step| figure(step, |it| it.net_io)),
+        column("errors %", 2, |step: &Step| figure(step, |it| Some(it.errors))),
+        column("verdict", 0, |step: &Step| step.verdict_name().to_owned()).styled(|step| step.verdict.map(Style::of)),
+    ]);
+    columns
+}
 
 fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
 }
 
-/// Formats the figure `of`, with the mark if the client may have caused quantile `q`.
-fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> Option<f64>) -> String {
-    let text = figure(step, of);
+/// Formats a figure, with the mark if the client may have caused quantile `q`.
+fn tail(step: &Step, q: f64, of: impl Fn(&StepFigures) -> Option<f64>) -> String {
+    let text = figure(step, &of);
     let timed = step.figures.as_ref().filter(|it| of(it).is_some());
     timed.map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))
 }
@@ -50,7 +58,7 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
     for workload in sweep.workloads() {
         lines.push(medium.heading(&title(workload)));
         let steps = sweep.curves_of(workload).flat_map(|curve| &curve.steps);
-        lines.push(table::with_dropped(COLUMNS, steps.collect::<Vec<_>>(), medium));
+        lines.push(table::with_dropped(&columns(), steps.collect::<Vec<_>>(), medium));
         let is_late =
             |curve: &&Curve| curve.steps.iter().filter_map(|it| it.figures.as_ref()).any(|it| it.late.reaches(0.99));
         let late: Vec<&str> = sweep.curves_of(workload).filter(is_late).map(|it| it.architecture.as_str()).collect();
@@ -75,8 +83,8 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
 
 fn line_of(curve: &Curve) -> Line {
     let point = |step: &Step| {
-        let figures = step.figures.as_ref().filter(|it| !it.late.reaches(0.99))?;
-        Some((step.dem_req_rate, figures.resp_time_p99? * 1e6))
+        let figures = step.figures.as_ref().filter(|it| it.response.count > 0 && !it.late.reaches(0.99))?;
+        Some((step.dem_req_rate, figures.response.p99_ns as f64))
     };
     Line { name: curve.architecture.clone(), points: curve.steps.iter().filter_map(point).collect() }
 }
@@ -151,12 +159,8 @@ mod tests {
         let sweep = Sweep::of(&run).unwrap();
         let text = render(&run, &sweep, 160.into());
         assert!(!text.contains(" 0.00") && !text.contains("-?"), "{text}");
-        let csv = crate::export::autobench::csv(&sweep);
-        let mut reader = csv::Reader::from_reader(csv.as_bytes());
-        let headings = reader.headers().unwrap().clone();
-        for row in reader.records().map(Result::unwrap) {
-            let mut times = headings.iter().zip(&row).filter(|(name, _)| name.starts_with("resp_time"));
-            assert!(times.all(|(_, value)| value.is_empty()), "{row:?}");
-        }
+        assert!(
+            sweep.curves.iter().flat_map(|it| &it.steps).flat_map(|it| &it.figures).all(|it| it.resp_time.is_none())
+        );
     }
 }

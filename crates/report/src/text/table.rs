@@ -1,32 +1,33 @@
 //! Tables that fit their medium: a narrow terminal gets the most important columns only.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-
 use crate::text::Medium;
 use crate::text::medium::{Terminal, wrap};
 use crate::text::style::Style;
 
 /// A column of rows of `T`.
 pub(crate) struct Column<T> {
-    pub(crate) heading: &'static str,
+    pub(crate) heading: String,
     /// The rank: a narrow terminal drops high ranks first. Columns of rank 0 are always shown.
-    pub(crate) rank: u8,
-    pub(crate) text: fn(&T) -> String,
+    rank: u8,
+    pub(crate) text: Box<dyn Fn(&T) -> String>,
     /// The style of a cell. The style of a cell in the first column is that of the whole row.
-    pub(crate) style: fn(&T) -> Option<Style>,
+    style: fn(&T) -> Option<Style>,
 }
 
 impl<T> Column<T> {
     /// Returns the column with styles.
-    pub(crate) const fn styled(self, style: fn(&T) -> Option<Style>) -> Self {
+    pub(crate) fn styled(self, style: fn(&T) -> Option<Style>) -> Self {
         Self { style, ..self }
     }
 }
 
 /// Returns a column with this heading, rank and text.
-pub(crate) const fn column<T>(heading: &'static str, rank: u8, text: fn(&T) -> String) -> Column<T> {
-    Column { heading, rank, text, style: |_| None }
+pub(crate) fn column<T>(heading: impl Into<String>, rank: u8, text: impl Fn(&T) -> String + 'static) -> Column<T> {
+    Column { heading: heading.into(), rank, text: Box::new(text), style: |_| None }
 }
+
+/// A text with its style.
+type Cell = (String, Option<Style>);
 
 /// Returns a table with as many of `columns` as fit. The line below names the dropped columns and the flag that shows them.
 pub(crate) fn with_dropped<'a, T: 'a>(
@@ -45,60 +46,51 @@ pub(crate) fn with_dropped<'a, T: 'a>(
 
 /// Returns a table with as many of `columns` as fit, and the headings of the dropped columns. Columns are added by their rank, and
 /// from left to right. If those of rank 0 do not fit, the cells of the first column wrap between words.
-pub(crate) fn of<'a, T: 'a>(
-    columns: &[Column<T>],
+pub(crate) fn of<'a, 'b, T: 'a>(
+    columns: &'b [Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
     medium: Medium,
-) -> (String, Vec<&'static str>) {
+) -> (String, Vec<&'b str>) {
+    let cells = |column: &Column<T>| -> Vec<Cell> {
+        let cells = rows.clone().into_iter().map(|row| ((column.text)(row), (column.style)(row)));
+        [(column.heading.clone(), None)].into_iter().chain(cells).collect()
+    };
+    let mut cells: Vec<Vec<Cell>> = columns.iter().map(cells).collect();
+    let total = |cells: &[Vec<Cell>], is_shown: &[bool]| {
+        let shown = cells.iter().zip(is_shown).filter(|(_, is_shown)| **is_shown);
+        let width = |cells: &[Cell]| cells.iter().map(|(text, _)| widest(text)).max().unwrap_or(0);
+        shown.map(|(cells, _)| width(cells) + GAP.len()).sum::<usize>().saturating_sub(GAP.len())
+    };
     let mut is_shown: Vec<bool> = columns.iter().map(|column| column.rank == 0).collect();
-    let shown = |is_shown: &[bool]| -> Vec<&Column<T>> {
-        columns.iter().zip(is_shown).filter(|(_, is_shown)| **is_shown).map(|(column, _)| column).collect()
-    };
-    let table = |shown: &[&Column<T>], name_width: usize| {
-        let cells = |row: &T| with_wrapped_name(shown.iter().map(|column| (column.text)(row)).collect(), name_width);
-        of_text(shown.iter().map(|column| column.heading), rows.clone().into_iter().map(cells), medium)
-    };
+    let excess = total(&cells, &is_shown).saturating_sub(medium.table_width());
+    if let Some(names) = cells.first_mut() {
+        wrap_names(names, excess);
+    }
     let mut further: Vec<usize> = (0..columns.len()).filter(|at| !is_shown[*at]).collect();
     further.sort_by_key(|at| columns[*at].rank);
-    let always = shown(&is_shown);
-    let name_width = always.first().map_or(usize::MAX, |first| {
-        let names = rows.clone().into_iter().map(|row| (first.text)(row));
-        name_width(&table(&always, usize::MAX), first.heading, names, medium)
-    });
-    let mut text = table(&always, name_width);
     for at in further {
         is_shown[at] = true;
-        let wider = table(&shown(&is_shown), name_width);
-        if widest(&wider) > medium.table_width() {
+        if total(&cells, &is_shown) > medium.table_width() {
             is_shown[at] = false;
             break;
         }
-        text = wider;
     }
-    let dropped = columns.iter().zip(&is_shown).filter(|(_, is_shown)| !**is_shown).map(|(column, _)| column.heading);
-    if medium.is_coloured() {
-        text = with_styles(&text, &shown(&is_shown), rows, name_width, medium);
-    }
-    (text, dropped.collect())
+    let shown: Vec<&Vec<Cell>> = cells.iter().zip(&is_shown).filter(|it| *it.1).map(|it| it.0).collect();
+    let lines = 0..shown.first().map_or(0, |cells| cells.len());
+    let lines: Vec<Vec<Cell>> = lines.map(|at| shown.iter().map(|cells| cells[at].clone()).collect()).collect();
+    let dropped = columns.iter().zip(&is_shown).filter(|(_, is_shown)| !**is_shown);
+    (layout(&lines, true, medium), dropped.map(|(column, _)| column.heading.as_str()).collect())
 }
 
-/// Wraps the first cell of a row, its name, between words.
-fn with_wrapped_name(mut cells: Vec<String>, width: usize) -> Vec<String> {
-    if let Some(name) = cells.first_mut() {
-        *name = wrap(name, width);
-    }
-    cells
-}
+/// The space between columns.
+const GAP: &str = "  ";
 
-/// Returns the width at which names of rows wrap, so that a table with this text fits the medium: at least that of their heading.
-/// If the table fits, names do not wrap.
-fn name_width(text: &str, heading: &str, names: impl Iterator<Item: AsRef<str>>, medium: Medium) -> usize {
-    let excess = widest(text).saturating_sub(medium.table_width());
-    if excess == 0 {
-        return usize::MAX;
+/// Wraps the names of rows between words, so that they are narrower by `excess`, but not narrower than their heading.
+fn wrap_names(cells: &mut [Cell], excess: usize) {
+    let (heading, longest) = (widest(&cells[0].0), cells.iter().map(|(text, _)| widest(text)).max().unwrap_or(0));
+    if excess > 0 {
+        cells.iter_mut().for_each(|(text, _)| *text = wrap(text, longest.saturating_sub(excess).max(heading)));
     }
-    let longest = names.map(|name| name.as_ref().chars().count()).max().unwrap_or(0);
-    longest.saturating_sub(excess).max(heading.chars().count())
 }
 
 /// Returns the number of characters of the longest line.
@@ -106,57 +98,31 @@ fn widest(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
-/// Marks the styles of cells and rows in the text of a table, whose first line has the headings. A cell ends where its heading
-/// ends; the same text in another column stays plain.
-fn with_styles<'a, T: 'a>(
-    text: &str,
-    columns: &[&Column<T>],
-    rows: impl IntoIterator<Item = &'a T>,
-    name_width: usize,
-    medium: Medium,
-) -> String {
-    let (headings, lines) = text.split_once('\n').unwrap_or((text, ""));
-    let ends = ends(headings, columns.iter().map(|column| column.heading));
-    let lines_of =
-        |row: &T| columns.first().map_or(1, |name| wrap(&(name.text)(row), name_width).lines().count().max(1));
-    let rows = rows.into_iter().flat_map(|row| std::iter::repeat_n(row, lines_of(row)));
-    let marked = lines.lines().zip(rows).map(|(line, row)| {
-        let mut line = line.to_owned();
-        // From right to left, because a mark moves the text behind it.
-        for (column, end) in columns.iter().zip(&ends).skip(1).rev() {
-            let Some(style) = (column.style)(row) else { continue };
-            let cell = (column.text)(row);
-            let is_at_end = |at: &usize| line[..at + cell.len()].chars().count() == *end;
-            let found = line.rmatch_indices(cell.as_str()).map(|(at, _)| at).find(is_at_end);
-            if let Some(at) = found {
-                line.replace_range(at..at + cell.len(), &medium.styled(&cell, Some(style)));
-            }
-        }
-        medium.styled(&line, columns.first().and_then(|column| (column.style)(row)))
-    });
-    [headings.to_owned()].into_iter().chain(marked).collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the number of characters before the end of each heading.
-fn ends(line: &str, headings: impl Iterator<Item = &'static str>) -> Vec<usize> {
-    let mut end = 0;
-    let mut ends = Vec::new();
-    for heading in headings {
-        end += line[end..].find(heading).map_or(0, |at| at + heading.len());
-        ends.push(line[..end].chars().count());
+/// Lays out lines of cells, of which the first has the headings. The first column is on the left of its place; the others are on the
+/// right if they are numbers.
+fn layout(lines: &[Vec<Cell>], are_numbers: bool, medium: Medium) -> String {
+    if medium == Medium::Markdown {
+        return Medium::table(lines.iter().map(|line| line.iter().map(|(text, _)| text.as_str())), are_numbers);
     }
-    ends
-}
-
-/// Returns a table of text below these headings.
-pub fn of_text(
-    headings: impl IntoIterator<Item: ToString>,
-    rows: impl IntoIterator<Item = Vec<String>>,
-    medium: Medium,
-) -> String {
-    let mut table = plain(headings, rows);
-    align(&mut table);
-    medium.table(&table)
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |at: usize| lines.iter().map(|line| widest(&line[at].0)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut shown = Vec::new();
+    for cells in lines {
+        let height = cells.iter().map(|(text, _)| text.lines().count()).max().unwrap_or(0).max(1);
+        for part in 0..height {
+            let mut line = String::new();
+            for (at, (text, style)) in cells.iter().enumerate() {
+                let text = text.lines().nth(part).unwrap_or("");
+                let room = " ".repeat(widths[at] - text.chars().count());
+                let text = medium.styled(text, style.filter(|_| at > 0 && !text.is_empty()));
+                let gap = if at > 0 { GAP } else { "" };
+                line += &if at > 0 && are_numbers { [gap, &room, &text] } else { [gap, &text, &room] }.concat();
+            }
+            shown.push(medium.styled(line.trim_end(), cells.first().and_then(|(_, style)| *style)));
+        }
+    }
+    shown.join("\n")
 }
 
 /// Returns a table of phrases, which wrap within their cells on a terminal.
@@ -165,65 +131,51 @@ pub fn of_words(
     rows: impl IntoIterator<Item = Vec<String>>,
     medium: Medium,
 ) -> String {
-    let mut table = plain(headings, rows);
+    let mut lines = lines(headings, rows);
+    let mut widths: Vec<usize> =
+        (0..lines[0].len()).map(|at| lines.iter().map(|line| widest(&line[at].0)).max().unwrap_or(0)).collect();
     if let Medium::Terminal(Terminal { columns, is_wide: false, .. }) = medium {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.try_into().unwrap_or(u16::MAX));
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    medium.table_of_words(&table)
-}
-
-/// Returns a table without borders.
-fn plain(headings: impl IntoIterator<Item: ToString>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
-    table
-}
-
-/// Aligns the first column to the left, and all other columns, which hold numbers, to the right.
-fn align(table: &mut Table) {
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if at == 0 { 0 } else { 1 }, 1));
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
+        let mut excess = (widths.iter().sum::<usize>() + GAP.len() * (widths.len() - 1)).saturating_sub(columns);
+        while let Some(width) = widths.iter_mut().max().filter(|width| excess > 0 && **width > 1) {
+            (*width, excess) = (*width - 1, excess - 1);
+        }
+        for line in &mut lines {
+            line.iter_mut().zip(&widths).for_each(|((text, _), width)| *text = wrap(text, *width));
         }
     }
+    layout(&lines, false, medium)
 }
 
-/// Returns a table whose first `lead` columns name the rows. If it is wider than the medium, returns several tables, each with some
-/// of the other columns.
+fn lines(headings: impl IntoIterator<Item: ToString>, rows: impl IntoIterator<Item = Vec<String>>) -> Vec<Vec<Cell>> {
+    let headings = headings.into_iter().map(|it| it.to_string()).collect();
+    let lines = [headings].into_iter().chain(rows);
+    lines.map(|line: Vec<String>| line.into_iter().map(|text| (text, None)).collect()).collect()
+}
+
+/// Returns a table whose first `lead` columns name the rows. If it is wider than the medium, returns several tables, each with some of
+/// the other columns. If one of these columns does not fit, the cells of the first column wrap between words.
 pub fn of_parts(
     lead: usize,
     headings: impl IntoIterator<Item: ToString>,
     rows: impl IntoIterator<Item = Vec<String>>,
     medium: Medium,
 ) -> String {
-    let headings: Vec<String> = headings.into_iter().map(|it| it.to_string()).collect();
-    let rows: Vec<Vec<String>> = rows.into_iter().collect();
-    let split: Vec<_> = rows.iter().map(|row| row.split_at(lead)).collect();
-    in_parts(&headings[..lead], &headings[lead..], &split, medium)
-}
-
-/// Returns a table whose rows begin with the `lead` columns. If it is wider than the medium, returns several tables,
-/// each with some of the other columns. If one of these columns does not fit, the cells of the first column wrap between words.
-pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
-    let part = |from: usize, to: usize, name_width: usize| {
-        let rows = rows.iter().map(|(of, cells)| with_wrapped_name([of, &cells[from..to]].concat(), name_width));
-        of_text(lead.iter().chain(&columns[from..to]), rows, medium)
+    let mut lines = lines(headings, rows);
+    let columns = lines[0].len() - lead;
+    let parts = |lines: &[Vec<Cell>], count: usize| -> Vec<String> {
+        let part = |from: usize| {
+            let cells = |line: &Vec<Cell>| [&line[..lead], &line[from..(from + count).min(line.len())]].concat();
+            layout(&lines.iter().map(cells).collect::<Vec<_>>(), true, medium)
+        };
+        (lead..lead + columns).step_by(count.max(1)).map(part).collect()
     };
-    let parts = |count: usize, name_width: usize| -> Vec<String> {
-        let starts = (0..columns.len()).step_by(count);
-        starts.map(|from| part(from, (from + count).min(columns.len()), name_width)).collect()
-    };
-    let name_width = lead.first().map_or(usize::MAX, |heading| {
-        let names = rows.iter().filter_map(|(of, _)| of.first());
-        name_width(&parts(1, usize::MAX).join("\n"), heading, names, medium)
-    });
+    let narrowest = parts(&lines, 1).iter().map(|part| widest(part)).max().unwrap_or(0);
+    let mut names: Vec<Cell> = lines.iter().map(|line| line[0].clone()).collect();
+    wrap_names(&mut names, narrowest.saturating_sub(medium.table_width()));
+    lines.iter_mut().zip(names).for_each(|(line, name)| line[0] = name);
     let fits = |parts: &[String]| parts.iter().all(|part| widest(part) <= medium.table_width());
-    let fitting = (2..=columns.len()).rev().map(|count| parts(count, name_width)).find(|parts| fits(parts));
-    fitting.unwrap_or_else(|| parts(1, name_width)).join("\n\n")
+    let fitting = (2..=columns).rev().map(|count| parts(&lines, count)).find(|parts| fits(parts));
+    fitting.unwrap_or_else(|| parts(&lines, 1)).join("\n\n")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use stats::repeats::ALPHA_OF_SIDE;
 
 use super::part::Out;
 use super::race::{MARGIN, State};
-use crate::record::{AdviseGoal, GateFigure, Trial};
+use crate::record::{AdviseGoal, Figure, Trial};
 use crate::spec::Candidate;
 
 /// The contestants that race under changed traffic: the winner and the next best ones.
@@ -15,7 +15,7 @@ const FINALISTS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TieBreak {
     /// The winner needs less CPU time for a request, or less memory for a connection.
-    Figure(GateFigure),
+    Figure(Figure),
     /// The winner comes first: external servers, which exist already, then architectures in the order of the tables.
     Simplicity,
 }
@@ -52,7 +52,7 @@ impl Choice {
 pub(super) fn choose(
     state: &State,
     goal: &AdviseGoal,
-    figures: &[(GateFigure, Fit)],
+    figures: &[(Figure, Fit)],
     templates: &[Trial],
 ) -> Option<Choice> {
     let effect = |it: usize| state.fit.effect(it);
@@ -89,14 +89,14 @@ fn break_tie(
     tied: &[usize],
     leader: usize,
     goal: &AdviseGoal,
-    figures: &[(GateFigure, Fit)],
+    figures: &[(Figure, Fit)],
     templates: &[Trial],
 ) -> (usize, Option<TieBreak>) {
     if tied.len() < 2 {
         return (leader, None);
     }
     let mut left = tied.to_vec();
-    for figure in [GateFigure::Cpu, GateFigure::Memory] {
+    for figure in [Figure::Cpu, Figure::Memory] {
         let fit = figures.iter().find(|(it, _)| *it == figure).map(|(_, fit)| fit);
         let Some(fit) = fit.filter(|_| goal.only_figure() != Some(figure)) else { continue };
         let effects: Option<Vec<(usize, f64)>> = left.iter().map(|&it| Some((it, fit.effect(it)?))).collect();

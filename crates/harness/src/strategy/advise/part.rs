@@ -9,7 +9,7 @@ use stats::race::{Fit, Noise, Race, Score, Standing};
 
 use crate::plan::{self, duration_ns};
 use crate::record::figures::repeats_of_times;
-use crate::record::{AdviseGoal, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::record::{AdviseGoal, Figure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::strategy::{elapsed_ns, must_stay_separate};
 
 /// Separate trials of a repeat have this heat, plus the number of the repeat.
@@ -26,7 +26,7 @@ pub enum Out {
     /// Its trials failed or were past saturation.
     CannotKeepUp,
     /// It exceeds the limit of this figure.
-    Exceeds(GateFigure),
+    Exceeds(Figure),
     /// It is worse than another contestant by more than the margin.
     Worse,
 }
@@ -39,16 +39,16 @@ pub(super) fn planned_ns(heats: &[Vec<Trial>]) -> u64 {
 /// Replaces the percentiles of a contestant's repeats by their contributions to those of its merged requests, so that their geometric
 /// mean is the percentile of all requests. The mean of percentiles is not: a stall in one repeat may hold the slowest requests of all.
 fn merge_times(outcomes: &mut [(usize, u32, TrialOutcome)], contestant: usize) {
-    for (at, (figure, ..)) in GateFigure::ALL.iter().enumerate() {
-        let Some(percentile) = figure.percentile() else { continue };
+    for figure in Figure::quantiles() {
+        let Some((q, _)) = figure.quantile() else { continue };
         let mut own: Vec<(&Histogram, &mut Option<f64>)> = Vec::new();
         for (of, _, outcome) in outcomes.iter_mut() {
-            let value = outcome.values.get_mut(at).filter(|it| *of == contestant && it.is_some());
+            let value = Some(&mut outcome.values[figure]).filter(|it| *of == contestant && it.is_some());
             own.extend(outcome.times.as_ref().zip(value));
         }
         let (times, values): (Vec<&Histogram>, Vec<&mut Option<f64>>) = own.into_iter().unzip();
         let places: Vec<u32> = (0..times.len() as u32).collect();
-        for (value, repeat) in values.into_iter().zip(repeats_of_times(&places, &times, percentile.q())) {
+        for (value, repeat) in values.into_iter().zip(repeats_of_times(&places, &times, q)) {
             *value = Some(repeat.log.exp());
         }
     }
@@ -135,7 +135,7 @@ impl<'a> Part<'a> {
     }
 
     /// Fits the scores of a figure.
-    pub(super) fn fit_of(&self, figure: GateFigure) -> Fit {
+    pub(super) fn fit_of(&self, figure: Figure) -> Fit {
         Fit::of(&self.scores(u32::MAX, |outcome| figure.score_of(&outcome.values)), Noise::default())
     }
 

@@ -6,14 +6,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::*;
 use crate::host::Host;
 use crate::plan::plan;
-use crate::record::{AdviseLimit, AdviseWeight, Workload};
+use crate::record::{AdviseLimit, AdviseWeight, FigureMap, Workload};
 use crate::spec::Experiment;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const NAMES: [&str; 4] = ["mt", "epoll", "poll", "select"];
 
 /// A race of these servers, with all changes of the traffic.
-fn header(names: &[&str], objective: GateFigure, limits: &[(GateFigure, f64)], budget_s: u64) -> RunHeader {
+fn header(names: &[&str], objective: Figure, limits: &[(Figure, f64)], budget_s: u64) -> RunHeader {
     let text = format!(
         "name = \"x\"\narchitectures = [{}]\n\
          [workload]\nconnections = 20\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\nsimulated-work = \"cpu=1us\"\n\
@@ -34,7 +34,7 @@ fn header(names: &[&str], objective: GateFigure, limits: &[(GateFigure, f64)], b
 }
 
 /// The value of a figure of a server under a workload; `None` if the trial is past saturation.
-type Value = fn(&str, GateFigure, &Workload) -> Option<f64>;
+type Value = fn(&str, Figure, &Workload) -> Option<f64>;
 
 /// Runs the strategy, with noise of 1 % and heats whose speed differs. Returns the heats as names with the workload, and the outcomes.
 fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<TrialOutcome>) {
@@ -47,17 +47,14 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
         for trial in heat {
             assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "indices are unique");
             let (name, noise) = (trial.architecture.to_string(), random.random_range(0.99..1.01));
-            let of = |(figure, ..): (GateFigure, &str, Option<f64>)| {
-                Some(value(&name, figure, &trial.workload)? * speed * noise)
-            };
-            let values = GateFigure::ALL.map(of);
+            let values = FigureMap::of(|figure| Some(value(&name, figure, &trial.workload)? * speed * noise));
             outcomes.push(TrialOutcome {
                 index: trial.index,
                 elapsed_ns: u64::from(contestants) * SECOND_NS,
-                is_past: values[0].is_none(),
+                is_past: values[Figure::P50].is_none(),
                 contestants,
                 heat: crate::record::figures::heat(trial),
-                values: values.into(),
+                values,
                 is_alone: trial.load.slices.is_none(),
                 is_separated: trial.load.slices.is_none(),
                 ..Default::default()
@@ -68,13 +65,13 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
     (heats, outcomes)
 }
 
-fn apart(name: &str, _: GateFigure, _: &Workload) -> Option<f64> {
+fn apart(name: &str, _: Figure, _: &Workload) -> Option<f64> {
     Some(100.0 + 20.0 * NAMES.iter().position(|it| *it == name).unwrap() as f64)
 }
 
 #[test]
 fn repeats_lose_contestants_until_the_best_is_left() {
-    let header = header(&NAMES, GateFigure::P50, &[], 1_000);
+    let header = header(&NAMES, Figure::P50, &[], 1_000);
     let (heats, outcomes) = run(&header, apart);
     let advice = advice(&header, &outcomes).unwrap();
     assert_eq!(heats[0].0.len(), 4, "the first repeat runs all");
@@ -85,7 +82,7 @@ fn repeats_lose_contestants_until_the_best_is_left() {
     assert_eq!(choice.probability(), Some(1.0));
     let ratio = advice.ratio(1, 0).unwrap();
     assert!((ratio.ratio - 1.2).abs() < 0.03, "{ratio:?}");
-    assert!((advice.value(GateFigure::P50, 2).unwrap() / 140.0 - 1.0).abs() < 0.1);
+    assert!((advice.value(Figure::P50, 2).unwrap() / 140.0 - 1.0).abs() < 0.1);
     assert!(advice.variations.iter().all(|it| it.change == Change::Stays || it.name.starts_with("rate")));
 }
 
@@ -93,19 +90,19 @@ fn repeats_lose_contestants_until_the_best_is_left() {
 fn equal_servers_tie_and_cpu_memory_or_simplicity_decide() {
     let cases: [(Value, &str, TieBreak); 3] = [
         (
-            |name, figure, _| Some(if figure == GateFigure::Cpu && name == "poll" { 50.0 } else { 100.0 }),
+            |name, figure, _| Some(if figure == Figure::Cpu && name == "poll" { 50.0 } else { 100.0 }),
             "poll",
-            TieBreak::Figure(GateFigure::Cpu),
+            TieBreak::Figure(Figure::Cpu),
         ),
         (
-            |name, figure, _| Some(if figure == GateFigure::Memory && name == "mt" { 1e6 } else { 2e6 }),
+            |name, figure, _| Some(if figure == Figure::Memory && name == "mt" { 1e6 } else { 2e6 }),
             "mt",
-            TieBreak::Figure(GateFigure::Memory),
+            TieBreak::Figure(Figure::Memory),
         ),
         (|_, _, _| Some(100.0), "mt", TieBreak::Simplicity),
     ];
     for (value, winner, tie_break) in cases {
-        let header = header(&["select", "poll", "mt"], GateFigure::P50, &[], 60);
+        let header = header(&["select", "poll", "mt"], Figure::P50, &[], 60);
         let (_, outcomes) = run(&header, value);
         let advice = advice(&header, &outcomes).unwrap();
         let choice = advice.choice.unwrap();
@@ -117,7 +114,7 @@ fn equal_servers_tie_and_cpu_memory_or_simplicity_decide() {
 
 #[test]
 fn winner_has_only_intervals_without_1() {
-    let header = header(&["mt", "epoll"], GateFigure::P50, &[], 1);
+    let header = header(&["mt", "epoll"], Figure::P50, &[], 1);
     let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
     assert_eq!(outcomes.len(), 6);
     // The differences of three repeats: 3.9 standard errors, where the interval has 4.3 on each side; then 7.4.
@@ -126,7 +123,7 @@ fn winner_has_only_intervals_without_1() {
         for (at, outcome) in outcomes.iter_mut().enumerate() {
             let is_mt = outcome.index.is_multiple_of(header.trials.len() as u32);
             let difference = if is_mt { 0.0 } else { differences[at / 2] };
-            outcome.values.fill(Some(100.0 * f64::exp(difference)));
+            outcome.values = FigureMap::of(|_| Some(100.0 * f64::exp(difference)));
         }
         let advice = advice(&header, &outcomes).unwrap();
         let interval = advice.ratio(1, 0).unwrap().interval.unwrap();
@@ -138,11 +135,11 @@ fn winner_has_only_intervals_without_1() {
 
 #[test]
 fn changed_traffic_flips_the_answer() {
-    let header = header(&NAMES, GateFigure::P50, &[], 1_000);
+    let header = header(&NAMES, Figure::P50, &[], 1_000);
     let (heats, outcomes) = run(&header, |name, figure, workload| {
         let many = workload.connections >= 40;
         match (name, figure) {
-            (_, GateFigure::Rate) => Some(5_000.0),
+            (_, Figure::Rate) => Some(5_000.0),
             ("mt", _) if workload.rate_per_s.is_some_and(|rate| rate > 1_000.0) => None,
             ("mt", _) => Some(if many { 300.0 } else { 100.0 }),
             _ => apart(name, figure, workload),
@@ -167,19 +164,19 @@ fn changed_traffic_flips_the_answer() {
 #[test]
 fn limits_and_saturation_exclude_contestants() {
     // mt is the cheapest, but slow; epoll cannot keep up.
-    let header = header(&NAMES, GateFigure::Cpu, &[(GateFigure::P99, 200.0)], 300);
+    let header = header(&NAMES, Figure::Cpu, &[(Figure::P99, 200.0)], 300);
     let (_, outcomes) = run(&header, |name, figure, workload| match (name, figure) {
         ("epoll", _) => None,
-        ("mt", GateFigure::P99) => Some(900.0),
-        (_, GateFigure::P99) => Some(90.0),
+        ("mt", Figure::P99) => Some(900.0),
+        (_, Figure::P99) => Some(90.0),
         _ => apart(name, figure, workload),
     });
     let advice = advice(&header, &outcomes).unwrap();
-    assert_eq!(advice.out[..2], [Some(Out::Exceeds(GateFigure::P99)), Some(Out::CannotKeepUp)]);
+    assert_eq!(advice.out[..2], [Some(Out::Exceeds(Figure::P99)), Some(Out::CannotKeepUp)]);
     assert_eq!(advice.contestants[advice.choice.unwrap().winner].architecture.to_string(), "poll");
     // Only poll has values, because the client disturbed the others.
     let (_, mut outcomes) = run(&header, apart);
-    outcomes.iter_mut().filter(|it| it.index % 4 != 2).for_each(|it| it.values.fill(None));
+    outcomes.iter_mut().filter(|it| it.index % 4 != 2).for_each(|it| it.values = FigureMap::default());
     let advice = super::advice(&header, &outcomes).unwrap();
     assert!(advice.out[0].is_none() && advice.choice.is_none(), "a contestant alone wins nothing");
     let (_, outcomes) = run(&header, |_, _, _| None);
@@ -189,7 +186,7 @@ fn limits_and_saturation_exclude_contestants() {
 
 #[test]
 fn budget_ends_the_race_after_three_repeats() {
-    let header = header(&NAMES, GateFigure::P50, &[], 1);
+    let header = header(&NAMES, Figure::P50, &[], 1);
     let (_, outcomes) = run(&header, |_, _, _| Some(100.0));
     let advice = advice(&header, &outcomes).unwrap();
     assert_eq!((outcomes.len(), advice.repeats, advice.choice.unwrap().tied.len()), (12, 3, 4));
@@ -198,7 +195,7 @@ fn budget_ends_the_race_after_three_repeats() {
 
 #[test]
 fn separate_contestants_race_and_failed_ones_run_again() {
-    let header = header(&["spin", "mt", "epoll"], GateFigure::P50, &[], 60);
+    let header = header(&["spin", "mt", "epoll"], Figure::P50, &[], 60);
     let heats = |outcomes: &[TrialOutcome]| {
         let of = |heat: &[Trial]| {
             let names = heat.iter().map(|it| it.architecture.to_string()).collect::<BTreeSet<_>>();
@@ -239,7 +236,7 @@ fn impossible_changes_have_reasons() {
 
 #[test]
 fn confirmation_compares_the_winner_with_its_rival() {
-    let header = header(&NAMES, GateFigure::P50, &[], 60);
+    let header = header(&NAMES, Figure::P50, &[], 60);
     let (_, outcomes) = run(&header, apart);
     let experiment = confirmation(&header, &advice(&header, &outcomes).unwrap()).unwrap();
     let servers: Vec<String> = experiment.architectures.0.iter().map(ToString::to_string).collect();

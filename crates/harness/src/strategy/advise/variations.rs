@@ -10,7 +10,7 @@ use stats::sequential::level;
 use super::part::Part;
 use crate::host::Host;
 use crate::plan::{self, Plan};
-use crate::record::{AdviseGoal, AdvisePart, GateFigure, RunHeader, Strategy, Trial, TrialOutcome};
+use crate::record::{AdviseGoal, AdvisePart, Figure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::spec::units::{Rate, Share, Size, Sizes, Work};
 use crate::spec::{Experiment, OneOrMany, Service};
 
@@ -231,7 +231,7 @@ impl Variation {
             let Some(outcome) = closed.first_of(finalists[0]) else {
                 return Self { change: Change::NotMeasured(NO_TIME.to_owned()), is_over: false, ..variation };
             };
-            let rate = GateFigure::Rate.score_of(&outcome.values).map(|score| GateFigure::Rate.value(score));
+            let rate = Figure::Rate.score_of(&outcome.values).map(|score| Figure::Rate.value(score));
             variation.capacity_per_s = rate;
             let given_per_s = header.trials[first as usize + goal.contestants as usize].workload.rate_per_s;
             let reason = match (rate, given_per_s) {

@@ -1,13 +1,13 @@
 use super::*;
 use crate::host::Host;
 use crate::plan::plan;
-use crate::record::Strategy;
+use crate::record::{FigureMap, Strategy};
 use crate::spec::Experiment;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A gate of `epoll` and `mt` with two limits, of which the second may be left out. The budget is 40 repeats of a second.
-fn header(figures: [GateFigure; 2]) -> RunHeader {
+fn header(figures: [Figure; 2]) -> RunHeader {
     let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\nrepeats = 60\n\
                 [workload]\nconnections = 10\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                 [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n";
@@ -20,7 +20,7 @@ fn header(figures: [GateFigure; 2]) -> RunHeader {
 
 /// Runs a gate, where `values` returns the values of the new build's figures in a repeat; those of the old one are 100. Returns
 /// the outcome, the last decisions, and the number of repeats.
-fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (GateOutcome, Vec<Excess>, u32) {
+fn gate(figures: [Figure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (GateOutcome, Vec<Excess>, u32) {
     let header = header(figures);
     let Strategy::Gate(goal) = &header.strategy else { panic!("the run is a gate") };
     let (mut outcomes, mut repeats) = (Vec::new(), 0);
@@ -30,7 +30,10 @@ fn gate(figures: [GateFigure; 2], values: impl Fn(u32) -> [Option<f64>; 2]) -> (
             index: trial.index,
             elapsed_ns: 2 * SECOND_NS,
             contestants: 2,
-            values: values.into(),
+            values: figures
+                .into_iter()
+                .zip(values)
+                .fold(FigureMap::default(), |all, (figure, it)| all.with(figure, it)),
             ..Default::default()
         });
         repeats = trial.repeat + 1;
@@ -47,10 +50,10 @@ fn near(mean: f64, repeat: u32) -> Option<f64> {
 #[test]
 fn outcomes_follow_the_figures() {
     use Excess::{Beyond, Open, Within};
-    use GateFigure::{Cpu, Errors, P50, Rate};
+    use Figure::{Cpu, Errors, P50, Rate};
     use GateOutcome::{NotSlower, Slower, Undecided};
     type PairValues = fn(u32) -> [Option<f64>; 2];
-    let cases: [(&str, [GateFigure; 2], PairValues, GateOutcome, [Excess; 2]); 9] = [
+    let cases: [(&str, [Figure; 2], PairValues, GateOutcome, [Excess; 2]); 9] = [
         ("equal builds", [P50, Cpu], |at| [near(100.0, at), near(100.0, at + 1)], NotSlower, [Within, Within]),
         ("a faster build", [P50, Cpu], |at| [near(80.0, at), near(90.0, at)], NotSlower, [Within, Within]),
         ("one figure is worse", [P50, Cpu], |at| [near(100.0, at), near(120.0, at)], Slower, [Within, Beyond]),
@@ -69,7 +72,7 @@ fn outcomes_follow_the_figures() {
 
 #[test]
 fn gate_ends_when_decided_hopeless_or_late() {
-    let figures = [GateFigure::P50, GateFigure::Errors];
+    let figures = [Figure::P50, Figure::Errors];
     let repeats = |values: fn(u32) -> [Option<f64>; 2]| gate(figures, values).2;
     assert_eq!(repeats(|at| [near(200.0, at), Some(100.0)]), 3, "clearly slower");
     assert_eq!(repeats(|_| [Some(100.0), Some(100.0)]), 3, "equal for certain");

@@ -5,7 +5,7 @@ mod over_window;
 mod overload;
 mod ranking;
 
-use harness::record::Workload;
+use harness::record::{Figure, Workload};
 
 use super::chart::{Chart, Form, Shape};
 use super::plot_data::{Dimension, NO_INTERVALS, PlotData, Value, estimate, percentiles, servers, service};
@@ -63,7 +63,7 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "The rate of a closed loop, with its 95 % interval. Rows that are not ranked have none.",
         draw: |data| {
             let data = data.without_streams().filter(|data| data.is_closed())?;
-            data.points(data.size(), ("transactions per second", Form::Number), rate, |pair| pair.rate)
+            data.points(data.size(), ("transactions per second", Form::Number), rate, |pair| pair.ratios[Figure::Rate])
         },
     },
     FigureSpec {
@@ -81,7 +81,7 @@ pub const FIGURES: &[FigureSpec] = &[
                 connections if only these differ). Each mark has five percentiles: the thin line goes from p1 to p99, the broad \
                 one from p25 to p75, and the marker is the median. If the client may have caused the p99, the thin line ends at \
                 p75.",
-        draw: |data| data.percentiles(data.size(), "service time", &SERVICE, |pair| pair.p50),
+        draw: |data| data.percentiles(data.size(), "service time", &SERVICE, |pair| pair.ratios[Figure::P50]),
     },
     FigureSpec {
         name: "latency",
@@ -90,7 +90,7 @@ pub const FIGURES: &[FigureSpec] = &[
         draw: |data| {
             data.open()
                 .filter(|data| data.groups(Some(Dimension::Rate)).iter().any(|group| group.members.len() > 1))?;
-            data.percentiles(Dimension::Rate, "service time", &SERVICE, |pair| pair.p50)
+            data.percentiles(Dimension::Rate, "service time", &SERVICE, |pair| pair.ratios[Figure::P50])
         },
     },
     FigureSpec {
@@ -100,7 +100,7 @@ pub const FIGURES: &[FigureSpec] = &[
         draw: |data| {
             let cpu_ns = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.cpu_ns_per_request));
             data.without_streams()?
-                .points(data.size(), ("CPU time per request", Form::Time), cpu_ns, |pair| pair.cpu_per_request)
+                .points(data.size(), ("CPU time per request", Form::Time), cpu_ns, |pair| pair.ratios[Figure::Cpu])
         },
     },
     FigureSpec {
@@ -243,7 +243,7 @@ fn plain(value: Option<f64>) -> Option<(f64, Vec<f64>)> {
 
 /// Returns the rate of a ranked row with its interval, or the mean rate of any other row.
 fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
-    let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
+    let ranked = row.estimate(Figure::Rate).filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| plain(row.rate_achieved_per_s))
 }
 
