@@ -20,6 +20,9 @@ use crate::command;
 pub const SERVER_CPU: usize = 0;
 /// CPU of clients.
 pub const CLIENT_CPU: usize = 1;
+/// The children of an earlier server end a moment after their connections. Give them this time, because they would use the CPU of the
+/// next server.
+const AFTER_SERVER: Duration = Duration::from_millis(50);
 
 /// Waits until a condition holds; returns an error after `time_max`.
 pub fn wait_until(
@@ -82,6 +85,7 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until it listens. Its messages appear on the terminal.
     pub fn start(binary: &Path, architecture: &str, flags: &[impl AsRef<str>]) -> anyhow::Result<Self> {
+        thread::sleep(AFTER_SERVER);
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--arch", architecture]).args(flags.iter().map(AsRef::as_ref));
         // Shield the server from a Ctrl-C at the terminal; `serve` ends with its parent.
@@ -114,9 +118,7 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
 
 /// Starts another server and waits until it listens.
 pub fn listen(command: &mut Command, address: SocketAddr) -> anyhow::Result<Process> {
-    // The children of an earlier server end a moment after their connections. Give them this time, because they would use this
-    // server's CPU.
-    thread::sleep(Duration::from_millis(50));
+    thread::sleep(AFTER_SERVER);
     let process = start(command.stdout(Stdio::null()))?;
     let condition = format!("{command:?} listens");
     wait_until(&condition, Duration::from_secs(5), || Ok(TcpStream::connect(address).is_ok()))?;
