@@ -69,3 +69,67 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use harness::model::Run;
+    use harness::spec::Experiment;
+    use harness::store;
+    use report::model::FORMAT;
+    use serde_json::Value;
+    use traffic::samples;
+
+    use super::*;
+
+    /// Adds the names that JSON of this schema may have: keys, with `?` if they may be absent, and words.
+    fn add_names(schema: &Value, names: &mut BTreeSet<String>) {
+        let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+        for (key, value) in schema.as_object().into_iter().flatten() {
+            match (key.as_str(), value) {
+                ("$defs" | "default" | "examples", _) => {}
+                ("properties", Value::Object(properties)) => {
+                    let mark = |key: &String| if required.contains(&key.as_str().into()) { "" } else { "?" };
+                    names.extend(properties.keys().map(|key| format!("{key}{}", mark(key))));
+                    properties.values().for_each(|value| add_names(value, names));
+                }
+                ("enum", Value::Array(words)) => {
+                    names.extend(words.iter().filter_map(Value::as_str).map(str::to_owned));
+                }
+                ("const", Value::String(word)) => drop(names.insert(word.clone())),
+                (_, Value::Array(parts)) => parts.iter().for_each(|part| add_names(part, names)),
+                (_, Value::Object(_)) => add_names(value, names),
+                _ => {}
+            }
+        }
+    }
+
+    /// All names of stored and printed data. Who changes one raises the version of its format.
+    #[test]
+    fn names_of_formats_match_their_snapshot() {
+        let mut schemas: Vec<(&str, Value)> =
+            SCHEMAS.iter().map(|(name, _, generate)| (*name, generate().to_value())).collect();
+        schemas.push(("run.json and records", of::<Run>().to_value()));
+        schemas.push(("experiment", Experiment::schema()));
+        let mut lines = BTreeSet::new();
+        for (name, schema) in &schemas {
+            let types = schema["$defs"].as_object().into_iter().flatten();
+            for (name, schema) in types.chain([(&format!("({name})"), schema)]) {
+                let mut names = BTreeSet::new();
+                add_names(schema, &mut names);
+                let names: Vec<String> = names.into_iter().collect();
+                lines.extend((!names.is_empty()).then(|| format!("{name}: {}", names.join(", "))));
+            }
+        }
+        let lines: Vec<String> = lines.into_iter().collect();
+        let names = format!(
+            "JSON {FORMAT}, TOML\n{}\n\nSQLite {}\n{}\n\nParquet\n{}",
+            lines.join("\n"),
+            store::SCHEMA_VERSION,
+            store::SCHEMA.join("\n"),
+            samples::SCHEMA
+        );
+        insta::assert_snapshot!(names);
+    }
+}
