@@ -4,20 +4,17 @@
 //! ([`noise`]): the measurement takes a second, which is too long for planning.
 //!
 //! # Layout
-//! - [`finding`]: the input of the checks, and their results
-//! - [`checks`]: the table of checks; add a row to add a check
+//! - [`checks`]: the table of checks, with their input and results; add a row to add a check
 //! - [`noise`]: measures the load of other programs, pauses and steal time
 
 pub mod checks;
-pub mod finding;
 pub mod noise;
 
 use std::time::Duration;
 
 use crate::exec::leftovers;
 use crate::host;
-use checks::CHECKS;
-use finding::{Diagnosis, HostSnapshot};
+use checks::{CHECKS, Diagnosis, HostSnapshot};
 
 /// The timeout for a packet's kernel timestamps. On a busy host the kernel starts stamping packets late.
 const STAMPS_TIMEOUT: Duration = Duration::from_millis(300);

@@ -7,7 +7,7 @@ use std::ptr;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::facts::Host;
+use super::Host;
 
 /// The name of the physical memory in sysctl(3).
 const MEMORY: &CStr = if cfg!(target_os = "macos") { c"hw.memsize" } else { c"hw.physmem" };

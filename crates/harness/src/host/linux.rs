@@ -9,8 +9,7 @@ use load::io::interface;
 use load::result::Hardware;
 use rustix::process::{Resource, getrlimit};
 
-use super::facts::Host;
-use super::{idle_cpus, interrupts, probe};
+use super::{Host, idle_cpus, interrupts, probe};
 
 /// The time to wait for the kernel's timestamps while planning. They usually arrive immediately.
 const STAMPS_TIMEOUT: Duration = Duration::from_millis(8);

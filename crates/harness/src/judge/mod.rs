@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //! - [`Judgement`]: the checks of a trial, and its verdict; [`ServerSide`]: facts about its server
-//! - `open`, `closed`, `stream`: checks of each kind of load; `clients`, `network`: of clients and network
+//! - `open`, `closed`: checks of each kind of load, with streams; `clients`, `network`: of clients and network
 //! - `slices`: of the slices of an interleaved trial
 //! - `sufficient`: enough requests, plausible figures; `steady`: one steady state
 //! - `limits`: all limits, with their reasons; `check`: constructors of checks
@@ -15,10 +15,8 @@ mod closed;
 mod limits;
 mod network;
 mod open;
-mod server_side;
 mod slices;
 mod steady;
-mod stream;
 mod sufficient;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -33,9 +31,9 @@ use wire::stream::Stream;
 use crate::record::network::NetworkRecord;
 use crate::record::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
+pub use check::ServerSide;
 pub(crate) use check::in_words;
 pub(crate) use limits::{LOST_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED};
-pub use server_side::ServerSide;
 pub(crate) use slices::{checks as slice_checks, settling_ns};
 
 /// Judges a trial by its load and the facts about its server.
@@ -55,7 +53,7 @@ impl Judgement {
     /// Starts with the checks of the load.
     pub fn new(report: &LoadResult, server: Option<&ServerSide<'_>>) -> Self {
         let (load, reason) = match (&report.closed, &report.stream, report.rate_asked_per_s) {
-            (Some(closed), Some(stream), _) => stream::checks(report, closed, stream, server),
+            (Some(closed), Some(stream), _) => closed::of_stream(report, closed, stream, server),
             (Some(closed), None, _) => closed::checks(report, closed, server),
             (None, _, Some(rate_per_s)) => open::checks(report, rate_per_s, server),
             (None, _, None) => {
@@ -73,7 +71,7 @@ impl Judgement {
 
     /// Adds checks that client and server each received every byte of the streams that the other sent.
     pub fn add_byte_counts(&mut self, sizes: Stream, idle: u32, stream: &StreamResult, server: &Totals) {
-        let checks = stream::byte_counts(sizes, idle, stream, server);
+        let checks = closed::byte_counts(sizes, idle, stream, server);
         // An earlier failure explains missing bytes.
         let has_failed = self.first_failed().is_some_and(|check| check.decides == VerdictKind::Failed);
         let at = if has_failed { self.checks.len() } else { 0 };

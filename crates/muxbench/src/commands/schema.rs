@@ -27,7 +27,7 @@ pub const SCHEMAS: &[(&str, &str, fn() -> Schema)] = &[
     ("atlas", "atlas", of::<Atlas>),
     ("calibration", "calibrate", of::<Calibration>),
     #[cfg(target_os = "linux")]
-    ("doctor", "doctor", of::<Vec<harness::doctor::finding::Diagnosis>>),
+    ("doctor", "doctor", of::<Vec<harness::doctor::checks::Diagnosis>>),
     ("gate", "gate", of::<GateReport>),
     ("gate-history", "report FILE of gates", of::<GateHistory>),
     ("history", "report FOLDER of runs", of::<History>),

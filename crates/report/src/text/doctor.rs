@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use harness::doctor::finding::{Diagnosis, Severity};
+use harness::doctor::checks::{Diagnosis, Severity};
 
 use crate::format;
 use crate::text::medium::hanging;
