@@ -32,8 +32,9 @@ struct Page<'a> {
     best: String,
     run_metric: &'static str,
     frame: &'a Frame,
-    tables: Vec<Table<'a>>,
-    overloads: Vec<OverloadTable>,
+    tables: Vec<Table>,
+    /// Whether the tables are those of an overload.
+    is_overload: bool,
     interval_method: &'static str,
     /// The ranking and the figures that matter most.
     first: &'a [(&'static FigureSpec, Chart)],
@@ -48,23 +49,23 @@ struct Page<'a> {
     warm_ups: Vec<String>,
 }
 
-/// The servers of an overload under one workload.
-struct OverloadTable {
+/// The servers under one workload.
+struct Table {
     title: String,
+    /// The conclusion, and the conditions.
+    sentences: Vec<String>,
     headings: Vec<String>,
-    /// The index of each server's architecture, and the cells of its row.
-    rows: Vec<(usize, Vec<String>)>,
+    rows: Vec<TableRow>,
+    /// Explanations of an overload; of a ranking, what is not valid or missing.
     notes: Vec<String>,
 }
 
-/// A ranking.
-struct Table<'a> {
-    comparison: &'a Comparison,
-    sentences: Vec<String>,
-    headings: Vec<String>,
-    /// Each row with the index of its architecture and its cells after the name.
-    rows: Vec<(&'a Row, usize, Vec<String>)>,
-    notes: Vec<String>,
+struct TableRow {
+    /// The index of the architecture.
+    place: usize,
+    is_ranked: bool,
+    /// The cells, of which the first is the name.
+    cells: Vec<String>,
 }
 
 /// Renders the whole document.
@@ -92,8 +93,11 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         best: answer::sentence(run, &summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
-        tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
-        overloads: overloads.iter().flat_map(|it| overload_tables(it, architectures)).collect(),
+        is_overload: overloads.is_some(),
+        tables: match &overloads {
+            Some(overloads) => overload_tables(overloads, architectures),
+            None => summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
+        },
         interval_method: summary.interval_method,
         first,
         more,
@@ -121,36 +125,42 @@ fn without_histograms(mut value: Value) -> Value {
     value
 }
 
-fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Table<'a> {
-    let mut columns = run::columns(&comparison.workload);
+fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
+    let Comparison { title, rows, workload, network, interleaving, .. } = comparison;
+    let mut columns = run::columns(workload);
     // The verdict follows the name, so that a narrow screen shows it.
     let verdict = columns.pop().expect("a table ends with the verdict");
     columns.insert(1, verdict);
-    let cells = |row: &Row| columns[1..].iter().map(|column| (column.text)(row)).collect();
-    let reasons = comparison.rows.iter().flat_map(|row| row.reasons.iter().map(|it| format!("{}: {it}", row.label)));
-    let tail = tail_mark::notes(&comparison.rows).into_iter();
+    let row = |row: &Row| TableRow {
+        place: place(row),
+        is_ranked: row.is_ranked(),
+        cells: columns.iter().map(|column| (column.text)(row)).collect(),
+    };
+    let reasons = rows.iter().flat_map(|row| row.reasons.iter().map(|it| format!("{}: {it}", row.label)));
+    let tail = tail_mark::notes(rows).into_iter();
+    let conditions = network.iter().chain(interleaving).cloned();
     Table {
-        comparison,
-        sentences: conclusion::sentences(comparison),
+        title: title.clone(),
+        sentences: conclusion::sentences(comparison).into_iter().chain(conditions).collect(),
         headings: columns.iter().map(|column| column.heading.clone()).collect(),
-        rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
-        notes: tail.chain(reasons).chain(missing_by_reason(&comparison.rows)).collect(),
+        rows: rows.iter().map(row).collect(),
+        notes: tail.chain(reasons).chain(missing_by_reason(rows)).collect(),
     }
 }
 
-fn overload_tables(overloads: &Overloads, architectures: &[String]) -> Vec<OverloadTable> {
+fn overload_tables(overloads: &Overloads, architectures: &[String]) -> Vec<Table> {
     let columns = overload::columns();
-    let table = |rows: Vec<&Overload>| {
-        let place =
-            |row: &Overload| architectures.iter().position(|name| *name == row.architecture).unwrap_or_default();
-        let cells = |row: &Overload| columns.iter().map(|column| (column.text)(row)).collect();
-        let notes = [overloads.conditions(), overload::NOTES.to_owned()].into_iter().chain(overload::problems(&rows));
-        OverloadTable {
-            title: rows[0].workload.clone(),
-            headings: columns.iter().map(|column| column.heading.clone()).collect(),
-            rows: rows.iter().map(|row| (place(row), cells(row))).collect(),
-            notes: notes.collect(),
-        }
+    let row = |row: &Overload| TableRow {
+        place: architectures.iter().position(|name| *name == row.architecture).unwrap_or_default(),
+        is_ranked: true,
+        cells: columns.iter().map(|column| (column.text)(row)).collect(),
+    };
+    let table = |rows: Vec<&Overload>| Table {
+        title: rows[0].workload.clone(),
+        sentences: vec![overloads.conditions(), overload::NOTES.to_owned()],
+        headings: columns.iter().map(|column| column.heading.clone()).collect(),
+        rows: rows.iter().copied().map(row).collect(),
+        notes: overload::problems(&rows),
     };
     overloads.workloads().into_iter().map(table).collect()
 }
