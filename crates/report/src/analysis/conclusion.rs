@@ -69,7 +69,6 @@ pub fn of(comparison: &Comparison) -> String {
     let verdict = |row: &Row| if row.repeats == 0 { "not run" } else { format::verdict(row.verdict) };
     let others: Vec<String> = others.map(|row| format!("{} ({})", row.label, verdict(row))).collect();
     let unranked = if others.is_empty() { String::new() } else { format!(" Not ranked: {}.", others.join(", ")) };
-    let unranked = unranked + &gigabytes(comparison);
     let Some(best) = ranked.first() else {
         return format!("At {}: nothing to rank.{unranked}", place(comparison));
     };
@@ -113,21 +112,6 @@ pub fn of(comparison: &Comparison) -> String {
         }
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
-}
-
-/// Lists the server's CPU time per gigabyte if the client limited a row; this cost describes the server even then.
-fn gigabytes(comparison: &Comparison) -> String {
-    if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
-        return String::new();
-    }
-    let cost = |row: &Row| Some((row.stream?.cpu_ns_per_gigabyte?, row.label()));
-    let mut costs: Vec<(f64, String)> = comparison.rows.iter().filter_map(cost).collect();
-    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let costs: Vec<String> = costs.iter().map(|(ns, name)| format!("{name} {}", format::time(*ns))).collect();
-    match costs.as_slice() {
-        [] => String::new(),
-        all => format!(" The server's CPU time per gigabyte, client-limited rows included: {}.", all.join(", ")),
-    }
 }
 
 /// Returns the conclusion for one workload, the noise floor, and the decisions of a run with `--until`.

@@ -268,31 +268,21 @@ fn sentence_of(trends: &[Trend]) -> String {
     if again.is_empty() {
         return "No measurement was repeated on the same host.".into();
     }
-    let found = |findings: &[ChangeKind]| -> Vec<&Trend> {
-        let is_one = |trend: &&Trend| trend.change.is_some_and(|change| findings.contains(&change.finding));
-        again.iter().copied().filter(is_one).collect()
-    };
-    let named = |trends: Vec<&Trend>, word: &str| {
-        let one = |it: &&Trend| {
+    let named = |kind: ChangeKind, word: &str| {
+        let found = |trend: &&&Trend| trend.change.is_some_and(|change| change.finding == kind);
+        let trends: Vec<&&Trend> = again.iter().filter(found).collect();
+        let one = |it: &&&Trend| {
             format!("{} at {} ({:.2}x)", it.architecture, it.title, it.change.map_or(f64::NAN, |it| it.ratio.ratio))
         };
         let names: Vec<String> = trends.iter().take(3).map(one).collect();
         let more = if trends.len() > 3 { " and others" } else { "" };
         let sign = if names.is_empty() { "" } else { ": " };
-        (trends.len(), format!("{} {word}{sign}{}{more}", trends.len(), names.join("; ")))
+        format!("{word}{sign}{}{more}", names.join("; "))
     };
-    let compared = again.iter().filter(|trend| trend.change.is_some()).count();
-    let counted = |count: usize, words: &str| (count, format!("{count} {words}"));
-    let counts = [
-        named(found(&[ChangeKind::Longer, ChangeKind::Less]), "slower"),
-        named(found(&[ChangeKind::Shorter, ChangeKind::More]), "faster"),
-        counted(found(&[ChangeKind::NoPracticalDifference]).len(), "without practical difference"),
-        counted(found(&[ChangeKind::NotSignificant]).len(), "not significantly different"),
-        counted(found(&[ChangeKind::NoInterval]).len(), "without interval (see --repeats)"),
-        counted(again.len() - compared, "not compared"),
-    ];
-    let counts: Vec<String> = counts.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();
-    format!("The newest run against the one before, {} comparisons: {}.", again.len(), counts.join(", "))
+    let changes: Vec<Option<&Change>> = again.iter().map(|trend| trend.change.as_ref()).collect();
+    let (slower, faster) = (named(ChangeKind::Slower, "slower"), named(ChangeKind::Faster, "faster"));
+    let counts = ChangeKind::counted(&changes, [&slower, &faster]);
+    format!("The newest run against the one before, {} comparisons: {}.", again.len(), counts)
 }
 
 impl Entry {

@@ -113,21 +113,17 @@ pub(crate) struct Change {
     pub(crate) ratio: Ratio,
     pub(crate) finding: ChangeKind,
     #[serde(skip)]
-    is_rate: bool,
+    more_is_better: bool,
 }
 
 /// The meaning of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ChangeKind {
-    /// B takes more time: the interval is above 1.
-    Longer,
-    /// B takes less time: the interval is below 1.
-    Shorter,
-    /// B does more per second: the interval is above 1.
-    More,
-    /// B does less per second: the interval is below 1.
-    Less,
+    /// B is worse: its time is longer, or its rate is lower.
+    Slower,
+    /// B is better.
+    Faster,
     /// The whole interval is within the margin.
     NoPracticalDifference,
     /// Not significant. With the correction for the number of pairs, the interval may exclude 1.
@@ -137,39 +133,50 @@ pub(crate) enum ChangeKind {
 }
 
 impl Change {
-    /// Compares the repeats of a figure in both runs. `is_rate` means that more is better.
-    pub(crate) fn of(a: &[Repeat], b: &[Repeat], is_rate: bool) -> Option<Self> {
+    /// Compares the repeats of a figure in both runs. `more_is_better` means that more is better.
+    pub(crate) fn of(a: &[Repeat], b: &[Repeat], more_is_better: bool) -> Option<Self> {
         let ratio = Ratio::unpaired(b, a)?;
-        Some(Self { ratio, finding: ChangeKind::of(&ratio, is_rate), is_rate })
+        Some(Self { ratio, finding: ChangeKind::of(&ratio, more_is_better), more_is_better })
     }
 
     /// Corrects the findings of several changes of a figure: the more there are, the more would differ by chance.
     pub(crate) fn correct<'a>(changes: impl Iterator<Item = &'a mut Self>) {
         let mut changes: Vec<&mut Self> = changes.collect();
         family::adjust(changes.iter_mut().map(|change| &mut change.ratio));
-        changes.iter_mut().for_each(|change| change.finding = ChangeKind::of(&change.ratio, change.is_rate));
+        changes.iter_mut().for_each(|change| change.finding = ChangeKind::of(&change.ratio, change.more_is_better));
     }
 }
 
 impl ChangeKind {
-    fn of(ratio: &Ratio, is_rate: bool) -> Self {
-        match (ratio.ratio > 1.0, is_rate) {
+    fn of(ratio: &Ratio, more_is_better: bool) -> Self {
+        match ratio {
             _ if ratio.interval.is_none() => Self::NoInterval,
             _ if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
             _ if !ratio.differs_from_one() => Self::NotSignificant,
-            (true, false) => Self::Longer,
-            (false, false) => Self::Shorter,
-            (true, true) => Self::More,
-            (false, true) => Self::Less,
+            _ if (ratio.ratio > 1.0) == more_is_better => Self::Faster,
+            _ => Self::Slower,
         }
+    }
+
+    /// Counts findings in words. `slower` and `faster` are the words for those that differ.
+    pub(crate) fn counted(changes: &[Option<&Change>], [slower, faster]: [&str; 2]) -> String {
+        let kinds = [
+            (Some(Self::Slower), slower),
+            (Some(Self::Faster), faster),
+            (Some(Self::NoPracticalDifference), "without practical difference"),
+            (Some(Self::NotSignificant), "not significantly different"),
+            (Some(Self::NoInterval), "without interval (see --repeats)"),
+            (None, "not compared"),
+        ];
+        let count = |kind| changes.iter().filter(|change| change.map(|it| it.finding) == kind).count();
+        let counts = kinds.iter().map(|(kind, words)| (count(*kind), words)).filter(|(count, _)| *count > 0);
+        counts.map(|(count, words)| format!("{count} {words}")).collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Self::Longer => "B longer",
-            Self::Shorter => "B shorter",
-            Self::More => "B more",
-            Self::Less => "B less",
+            Self::Slower => "B slower",
+            Self::Faster => "B faster",
             Self::NoPracticalDifference => "no practical difference",
             Self::NotSignificant => "not significantly different",
             Self::NoInterval => "no interval",
@@ -329,19 +336,7 @@ fn sentence_of(pairs: &[Pair]) -> String {
 
 /// Counts the pairs by the change of one figure.
 fn counted(pairs: &[&Pair], name: &str, figure: Figure) -> String {
-    let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(pair.changes[figure]?.finding)).collect();
-    let found = |kind| changes.iter().filter(|finding| **finding == kind).count();
-    let counts = [
-        (found(ChangeKind::More), "higher"),
-        (found(ChangeKind::Less), "lower"),
-        (found(ChangeKind::Longer), "longer"),
-        (found(ChangeKind::Shorter), "shorter"),
-        (found(ChangeKind::NoPracticalDifference), "without practical difference"),
-        (found(ChangeKind::NotSignificant), "not significantly different"),
-        (found(ChangeKind::NoInterval), "without interval (see --repeats)"),
-        (pairs.len() - changes.len(), "not compared"),
-    ];
-    let counts: Vec<String> =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
-    format!("{name} of B against A, {} pairs: {}.", pairs.len(), counts.join(", "))
+    let changes: Vec<Option<&Change>> = pairs.iter().map(|pair| pair.changes[figure].as_ref()).collect();
+    let counts = ChangeKind::counted(&changes, ["slower", "faster"]);
+    format!("{name} of B against A, {} pairs: {}.", pairs.len(), counts)
 }

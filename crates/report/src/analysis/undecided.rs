@@ -2,13 +2,11 @@
 
 use harness::record::{Run, RunHeader, Trial, TrialOutcome, Workload};
 use harness::strategy::{self, elapsed_ns, until};
-use load::LoadConfig;
 use stats::sequential::Decision;
 use stats::{Interval, Ratio};
 
 use super::row::{Comparison, MARGIN, Pair};
 use crate::format;
-use crate::list::distinct;
 
 /// The margin that the command names.
 const UNTIL: f64 = 0.02;
@@ -35,7 +33,7 @@ fn minutes(outcomes: &[TrialOutcome], factor: f64) -> Option<String> {
     (minutes * MINUTE_NS > elapsed_ns).then(|| format!("{minutes}min"))
 }
 
-/// Does so for a run with `--until`: it goes on, or begins again with longer windows.
+/// Does so for a run with `--until`, which goes on.
 fn continuation(run: &Run, comparisons: &mut [Comparison], margin: f64) -> Option<Vec<String>> {
     let outcomes = strategy::outcomes(run);
     for comparison in comparisons.iter_mut() {
@@ -59,23 +57,18 @@ fn continuation(run: &Run, comparisons: &mut [Comparison], margin: f64) -> Optio
             && open.iter().any(|(workload, _)| **workload == trial.workload)
             && !outcomes.iter().any(|it| it.index == trial.index)
     };
-    // The rule needs more than the interval of a single look.
-    let factor = |share: f64| share.powi(2).max(2.0);
-    let share = widest(&open)? / margin;
-    if run.header.trials.iter().any(is_left) {
-        let budget = minutes(&outcomes, factor(share))?;
-        let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
-        let distributed = run.header.is_distributed.then_some("--distributed");
-        return Some(words.into_iter().chain(distributed).map(str::to_owned).collect());
+    if !run.header.trials.iter().any(is_left) {
+        return None;
     }
-    // The last of many looks has so little error left that its interval is about twice as wide.
-    let factor = factor(2.0 * share).min(MINUTES_MAX * MINUTE_NS / elapsed_ns(&outcomes) as f64);
-    longer(run, factor, &minutes(&outcomes, factor)?)
+    // The rule needs more than the interval of a single look.
+    let budget = minutes(&outcomes, (widest(&open)? / margin).powi(2).max(2.0))?;
+    let words = ["muxbench", "compare", "--resume", &folder(&run.header), "--budget", &budget];
+    let distributed = run.header.is_distributed.then_some("--distributed");
+    Some(words.into_iter().chain(distributed).map(str::to_owned).collect())
 }
 
-/// Does so for a run of a fixed plan: `compare --until` of its experiment, for a sweep at the open rates.
+/// Does so for a run of a fixed plan: `compare --until` of its experiment.
 fn comparison(run: &Run, comparisons: &[Comparison]) -> Option<Vec<String>> {
-    let mut outcomes = strategy::outcomes(run);
     let command = as_comparison(&run.header.command)?;
     let open = widest_by_workload(comparisons, |it| {
         let ratios = it.ranked().skip(1).filter_map(|row| row.ratio);
@@ -83,14 +76,9 @@ fn comparison(run: &Run, comparisons: &[Comparison]) -> Option<Vec<String>> {
         open.filter_map(half_width).reduce(f64::max)
     });
     let factor = (widest(&open)? / UNTIL).powi(2).max(1.0);
-    let mut words: Vec<String> = without(&command, &["--output", "--repeats"]).collect();
-    if run.header.command[1] == "sweep" {
-        words = at_open_rates(&words, &open);
-        outcomes.retain(|it| open.iter().any(|(workload, _)| workload.rate_per_s == it.rate_per_s));
-    }
-    let budget = minutes(&outcomes, factor)?;
-    words.extend(["--until", "2%", "--budget", &budget].map(str::to_owned));
-    Some(words)
+    let budget = minutes(&strategy::outcomes(run), factor)?;
+    let until = ["--until", "2%", "--budget", &budget].map(str::to_owned);
+    Some(without(&command, &["--output", "--repeats"]).chain(until).collect())
 }
 
 fn half_width(ratio: Ratio) -> Option<f64> {
@@ -113,7 +101,7 @@ fn widest(open: &[(&Workload, f64)]) -> Option<f64> {
 fn as_comparison(command: &[String]) -> Option<Vec<String>> {
     let has = |word: &str| command.iter().any(|it| it == word);
     let is_like = match command.get(1)?.as_str() {
-        "compare" | "sweep" => true,
+        "compare" => true,
         // Only `run` has --quick.
         "run" => !has("--quick"),
         _ => false,
@@ -122,26 +110,6 @@ fn as_comparison(command: &[String]) -> Option<Vec<String>> {
     words[1] = "compare".to_owned();
     // A `-` names standard input, which is gone.
     (is_like && !has("-")).then_some(words)
-}
-
-/// Returns the words of `compare` for the open rates of a sweep, and for the connections or ports that it had there.
-fn at_open_rates(words: &[String], open: &[(&Workload, f64)]) -> Vec<String> {
-    let targets = if open[0].0.service.ports().is_some() { "--ports" } else { "--connections" };
-    let values = |value: fn(&Workload) -> String| distinct(open.iter().map(|(workload, _)| value(workload))).join(",");
-    let (counts, rates) =
-        (values(|it| it.connections.to_string()), values(|it| it.rate_per_s.unwrap_or(0.0).to_string()));
-    let of_sweep = ["--rate", "-r", "--connections", "-c", "--ports", "--past", "--csv", "--tsv"];
-    without(words, &of_sweep).chain([targets, &counts, "--rate", &rates].map(str::to_owned)).collect()
-}
-
-/// Returns the words of a new comparison whose windows are longer by `factor`; `None` if their length follows from the rates.
-fn longer(run: &Run, factor: f64, budget: &str) -> Option<Vec<String>> {
-    let command = as_comparison(&run.header.command)?;
-    let loads = || run.header.trials.iter().map(|trial| &trial.load);
-    let window_ns = loads().map(|load| load.phases.measure_ns).max().filter(|_| !loads().any(LoadConfig::is_varied))?;
-    let measure = format!("{}s", (window_ns as f64 * factor / 1e9).ceil());
-    let flags = ["--measure", &measure, "--budget", budget].map(str::to_owned);
-    Some(without(&command, &["--output", "--repeats", "--measure", "-z", "--budget"]).chain(flags).collect())
 }
 
 /// Returns the words of a command without these flags and their values.
@@ -195,7 +163,7 @@ pub(super) fn sentence(pairs: &[Pair], margin: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use harness::record::{Strategy, SweepGoal, UntilGoal};
+    use harness::record::{Strategy, UntilGoal};
 
     use super::*;
     use crate::analysis::Summary;
@@ -215,27 +183,6 @@ mod tests {
 
     fn words(command: &str) -> Vec<String> {
         command.split(' ').map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn sweep_names_its_open_rates() {
-        let mut run = noisy();
-        // A second rate without open pairs.
-        for mut record in testkit::interleaved_run().records {
-            record.trial.index += 24;
-            record.trial.workload.rate_per_s = Some(9_000.0);
-            record.trial.load.slices.as_mut().unwrap().heat += 6;
-            run.header.trials.push(record.trial.clone());
-            run.records.push(record);
-        }
-        run.header.strategy = Strategy::Sweep(SweepGoal { past: None });
-        run.header.command =
-            words("muxbench sweep x.toml -r200,9k --past never --csv=a.csv --tsv b.tsv --arch epoll,mt");
-        let text = command(&run).unwrap();
-        let start = "muxbench compare x.toml --arch epoll,mt --connections 400 --rate 200 --until 2% --budget ";
-        assert!(text.starts_with(start), "{text}");
-        run.header.command.push("-".into());
-        assert_eq!(command(&run), None, "standard input is gone");
     }
 
     #[test]
@@ -287,16 +234,7 @@ mod tests {
         run.header.is_distributed = true;
         assert!(command(&run).unwrap().ends_with(" --distributed"));
         run.header.trials.truncate(24);
-        run.header.command = words("muxbench compare --until=2% -z2s --budget 9s --output x y");
-        assert_eq!(
-            command(&run).unwrap(),
-            "muxbench compare --until=2% y --measure 318s --budget 64min",
-            "no repeats are left"
-        );
-        run.records.iter_mut().for_each(|record| record.elapsed_ns = 600_000_000_000);
-        assert_eq!(command(&run).unwrap(), "muxbench compare --until=2% y --measure 2s --budget 120min");
-        run.header.trials[0].load.profile = Some(load::config::RateProfile { segments: Vec::new() });
-        assert_eq!(command(&run), None, "the rate profile has a fixed length");
+        assert_eq!(command(&run), None, "no repeats are left");
         assert_eq!(sentence(&Summary::of(&testkit::run()).comparisons[0].pairs, 0.02), None);
     }
 }

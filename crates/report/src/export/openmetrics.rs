@@ -12,7 +12,6 @@ use harness::record::{Figure, Quantile, Run, TrialRecord, VerdictKind};
 use harness::strategy::search::CapacityBound;
 use load::LoadResult;
 use load::result::Measured;
-use server::ServerCounters;
 use stats::{Distribution, Interval};
 
 use crate::analysis::workload::title;
@@ -112,6 +111,53 @@ pub fn of(run: &Run) -> String {
     all.text
 }
 
+/// A family with a sample for each trial: its name, kind, unit, help and value.
+type Scalar = (&'static str, &'static str, &'static str, &'static str, fn(&TrialRecord) -> Option<f64>);
+
+const SCALARS: &[Scalar] = &[
+    ("planned_rate", "gauge", "", "Planned requests per second.", |it| it.trial.workload.rate_per_s),
+    ("achieved_rate", "gauge", "", "Responses per second in the window.", TrialRecord::rate_achieved_per_s),
+    (
+        "client_quantile",
+        "gauge",
+        "",
+        "The lowest quantile of service and response time that late sends of the client may have caused.",
+        |it| {
+            let late = it.load.as_ref()?.late_sends();
+            quantiles().map(|(q, _)| q).find(|q| late.reaches(*q))
+        },
+    ),
+    ("requests_planned", "counter", "", "Requests with a planned time in the window.", |it| {
+        Some(it.load.as_ref()?.planned as f64)
+    }),
+    ("requests_completed", "counter", "", "Requests of the window with a response.", |it| {
+        Some(it.load.as_ref()?.completed as f64)
+    }),
+    ("server_requests", "counter", "", "Requests that the server completed between its two readings.", |it| {
+        Some(it.server.as_ref()?.totals.requests? as f64)
+    }),
+    ("server_cpu_seconds", "counter", "seconds", "CPU time of the server.", |it| {
+        Some(it.server.as_ref()?.cpu_ns() as f64 / 1e9)
+    }),
+    ("server_context_switches", "counter", "", "Context switches of the server.", |it| {
+        Some(it.server.as_ref()?.totals.switches() as f64)
+    }),
+    (
+        "server_user_memory_per_connection_bytes",
+        "gauge",
+        "bytes",
+        "Memory of the server's processes for each connection.",
+        |it| it.server.as_ref()?.memory_user_bytes_per_connection,
+    ),
+    (
+        "server_kernel_memory_per_connection_bytes",
+        "gauge",
+        "bytes",
+        "Memory of the kernel for each connection.",
+        |it| it.server.as_ref()?.memory_kernel_bytes_per_connection,
+    ),
+];
+
 fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
     let labelled: Vec<(Group, &TrialRecord)> =
         records.iter().map(|record| ((labels(record), record.ended_at_s()), record)).collect();
@@ -125,12 +171,12 @@ fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
         };
         VERDICTS.map(state).into()
     });
-    family(("planned_rate", "gauge", ""), "Planned requests per second.", &|record| {
-        record.trial.workload.rate_per_s.map(Sample::of).into_iter().collect()
-    });
-    family(("achieved_rate", "gauge", ""), "Responses per second in the window.", &|record| {
-        record.rate_achieved_per_s().map(Sample::of).into_iter().collect()
-    });
+    for &(name, kind, unit, help, value) in SCALARS {
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        family((name, kind, unit), help, &|record| {
+            value(record).map(|value| Sample { suffix, ..Sample::of(value) }).into_iter().collect()
+        });
+    }
     type Time = fn(&LoadResult) -> Option<&Measured>;
     let times: [(&str, &str, Time); 6] = [
         ("send_delay_seconds", "Time from the planned to the actual send.", |it| Some(&it.send_delay)),
@@ -149,54 +195,15 @@ fn trials(all: &mut Exposition<'_>, records: &[TrialRecord]) {
             record.load.as_ref().and_then(time).map_or_else(Vec::new, |it| summary(&it.distribution))
         });
     }
-    let help = "The lowest quantile of service and response time that late sends of the client may have caused.";
-    family(("client_quantile", "gauge", ""), help, &|record| {
-        let late = record.load.as_ref().map(LoadResult::late_sends);
-        let lowest = late.and_then(|late| quantiles().find(|(q, _)| late.reaches(*q)));
-        lowest.map(|(q, _)| Sample::of(q)).into_iter().collect()
-    });
-    family(("requests_planned", "counter", ""), "Requests with a planned time in the window.", &|record| {
-        record.load.iter().map(|load| Sample::total(load.planned)).collect()
-    });
-    family(("requests_completed", "counter", ""), "Requests of the window with a response.", &|record| {
-        record.load.iter().map(|load| Sample::total(load.completed)).collect()
-    });
     family(("errors", "counter", ""), "Failures of the whole trial, by class.", &|record| {
         let by_class = record.load.iter().flat_map(|load| load.errors.by_class());
         by_class.map(|(class, count)| Sample::total(count).with("class", class)).collect()
     });
-    type Count = fn(&ServerCounters) -> Option<f64>;
-    let counts: [(&str, &str, &str, Count); 3] = [
-        ("server_requests", "", "Requests that the server completed between its two readings.", |it| {
-            Some(it.totals.requests? as f64)
-        }),
-        ("server_cpu_seconds", "seconds", "CPU time of the server.", |it| Some(it.cpu_ns() as f64 / 1e9)),
-        ("server_context_switches", "", "Context switches of the server.", |it| Some(it.totals.switches() as f64)),
-    ];
-    for (name, unit, help, count) in counts {
-        family((name, "counter", unit), help, &|record| {
-            let count = record.server.as_ref().and_then(count);
-            count.map(|count| Sample { suffix: "_total", ..Sample::of(count) }).into_iter().collect()
-        });
-    }
     family(("server_system_calls", "counter", ""), "System calls of the server, by kind.", &|record| {
         let none = BTreeMap::new();
         let by_kind = record.server.as_ref().map_or(&none, |server| &server.totals.syscalls);
         by_kind.iter().map(|(kind, &count)| Sample::total(count).with("kind", kind)).collect()
     });
-    let memory: [(&str, &str, Count); 2] = [
-        ("server_user_memory_per_connection_bytes", "Memory of the server's processes for each connection.", |it| {
-            it.memory_user_bytes_per_connection
-        }),
-        ("server_kernel_memory_per_connection_bytes", "Memory of the kernel for each connection.", |it| {
-            it.memory_kernel_bytes_per_connection
-        }),
-    ];
-    for (name, help, bytes) in memory {
-        family((name, "gauge", "bytes"), help, &|record| {
-            record.server.as_ref().and_then(bytes).map(Sample::of).into_iter().collect()
-        });
-    }
 }
 
 fn labels(record: &TrialRecord) -> Labels {

@@ -1,26 +1,25 @@
 //! The balance of connections and CPU time over network threads as a table.
 
 use super::medium::Medium;
-use super::table::of_parts;
+use super::table;
 use crate::analysis::balance::{Balance, Spread};
 use crate::analysis::summary::Row;
 use crate::format;
 
-/// The columns after the architecture that some row has: the heading, its explanation, and the cell.
-const COLUMNS: &[(&str, &str, fn(&Balance) -> Option<String>)] = &[
-    ("threads", "", |it| Some(it.threads.to_string())),
-    ("connections", " \"connections\" are open at the start of the window.", |it| {
-        Some(spread(it.connections, format::digits))
-    }),
-    ("new ones", " \"new ones\" begin in the window.", |it| Some(spread(it.new_connections, format::digits))),
-    ("CPU", "", |it| it.cpu_share.map(|it| spread(it, |share| format!("{:.1} %", 100.0 * share)))),
-    ("hung", " \"hung\" counts connections that waited for the end of a stall.", |it| {
-        it.hung.map(|count| count.to_string())
-    }),
-    ("steering", " \"steering\" is the share of the server's CPU time that the choice of threads takes.", |it| {
-        it.steering_share.map(|share| format!("{} %", format::digits(100.0 * share)))
-    }),
+/// The columns after the architecture.
+const COLUMNS: &[(&str, fn(&Balance) -> Option<String>)] = &[
+    ("threads", |it| Some(it.threads.to_string())),
+    ("connections", |it| Some(spread(it.connections, format::digits))),
+    ("new ones", |it| Some(spread(it.new_connections, format::digits))),
+    ("CPU", |it| it.cpu_share.map(|it| spread(it, |share| format!("{:.1} %", 100.0 * share)))),
+    ("hung", |it| it.hung.map(|count| count.to_string())),
+    ("steering", |it| it.steering_share.map(|share| format!("{} %", format::digits(100.0 * share)))),
 ];
+
+/// The meaning of the columns.
+const ABOUT: &str = "Balance of the network threads: mean and standard deviation over the threads. \"connections\" are open at the \
+                     start of the window, and \"new ones\" begin in it. \"hung\" ones waited for the end of a stall. \"steering\" is \
+                     the share of the server's CPU time that the choice of threads takes.";
 
 fn spread(Spread { mean, deviation }: Spread, shown: fn(f64) -> String) -> String {
     format!("{} ± {}", shown(mean), shown(deviation))
@@ -28,18 +27,10 @@ fn spread(Spread { mean, deviation }: Spread, shown: fn(f64) -> String) -> Strin
 
 /// Renders the rows with several network threads; `None` without such rows.
 pub(super) fn render(rows: &[Row], medium: Medium) -> Option<String> {
-    let balances: Vec<(&Row, &Balance)> = rows.iter().filter_map(|row| Some((row, row.balance.as_ref()?))).collect();
-    let is_known = |cell: fn(&Balance) -> Option<String>| balances.iter().any(|(_, balance)| cell(balance).is_some());
-    let columns = || COLUMNS.iter().filter(|(_, _, cell)| is_known(*cell));
-    let cells = |(row, balance): &(&Row, &Balance)| {
-        let cells = columns().map(|(_, _, cell)| cell(balance).unwrap_or_else(|| "-".into()));
-        [row.label()].into_iter().chain(cells).collect()
-    };
-    let headings = ["architecture"].into_iter().chain(columns().map(|(heading, ..)| *heading));
-    let explanations: String = columns().map(|(_, about, _)| *about).collect();
-    let about = format!("Balance of the network threads: mean and standard deviation over the threads.{explanations}");
-    let table = of_parts(1, headings, balances.iter().map(cells), medium);
-    (!balances.is_empty()).then(|| format!("{}\n{table}", medium.prose(&about)))
+    let balances: Vec<(&str, &Balance)> =
+        rows.iter().filter_map(|row| Some((row.label.as_str(), row.balance.as_ref()?))).collect();
+    let table = || table::of_known(&balances, COLUMNS, medium);
+    (!balances.is_empty()).then(|| format!("{}\n{}", medium.prose(ABOUT), table()))
 }
 
 #[cfg(test)]
@@ -61,7 +52,7 @@ mod tests {
         let text_without_stalls = text(&run);
         let lines: Vec<&str> = text_without_stalls.lines().skip_while(|line| !line.contains("Balance")).collect();
         assert!(lines.iter().any(|line| line.contains("20.0 ± 10.0") && line.contains("3.00 ± 0")), "{lines:#?}");
-        assert!(!lines.join("\n").contains("hung"), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains(" hung ")), "{lines:#?}");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             (server.totals.hung, server.totals.steering_program_ns) = (Some(21), Some(24_000));
         }

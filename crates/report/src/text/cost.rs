@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use server::metrics::{OTHER, Syscall, comparable_kinds};
 
 use super::balance;
-use super::busy_poll;
 use super::medium::Medium;
-use super::table::of_parts;
+use super::table::{self, of_parts};
 use crate::analysis::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::analysis::summary::{Comparison, Row, Summary};
 use crate::format;
@@ -42,7 +41,6 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
             let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some() && !row.is_placebo);
             lines.extend(others.map(|row| medium.prose(&sentence_of(row, best))));
         }
-        lines.extend(rows.iter().filter_map(|row| busy_poll::price(row, rows)).map(|text| medium.prose(&text)));
         lines.push(String::new());
     }
     medium.finished(lines.iter().map(|line| format!("{line}\n")).collect())
@@ -55,10 +53,6 @@ const UNCOUNTED: &str = "There are no counters: none of these servers ran, or mu
 const WAITED: &str = "run delay µs";
 /// The heading of the share of the tail that these waits explain.
 const TAIL: &str = "of tail";
-
-/// The headings of datagrams per system call.
-const PER_READ: &str = "datagrams/read";
-const PER_WRITE: &str = "datagrams/write";
 
 /// Explains the columns [`WAITED`] and [`TAIL`]; `None` without them.
 fn about_delays(rows: &[Row]) -> Option<String> {
@@ -77,22 +71,8 @@ fn breakdowns(rows: &[Row]) -> impl Iterator<Item = (&Row, &CostBreakdown)> {
 }
 
 fn table(rows: &[Row], medium: Medium) -> String {
-    let has_interrupts = breakdowns(rows).any(|(_, it)| it.interrupts_ns_per_request.is_some());
-    let has_delays = breakdowns(rows).any(|(_, it)| it.run_delay_ns_per_request.is_some());
-    let has_datagrams = breakdowns(rows).any(|(_, it)| it.datagrams_per_read.is_some());
-    let is_shown = |heading: &str| match heading {
-        "interrupts" => has_interrupts,
-        WAITED | TAIL => has_delays,
-        PER_READ | PER_WRITE => has_datagrams,
-        _ => true,
-    };
-    let columns = || COLUMNS.iter().filter(|(heading, _)| is_shown(heading));
-    let cells = |(row, breakdown): (&Row, &CostBreakdown)| {
-        let cells = columns().map(|(_, cell)| cell(breakdown).unwrap_or_else(|| "-".into()));
-        [row.label()].into_iter().chain(cells).collect()
-    };
-    let headings = ["architecture"].into_iter().chain(columns().map(|(heading, _)| *heading));
-    of_parts(1, headings, breakdowns(rows).map(cells), medium)
+    let rows: Vec<_> = breakdowns(rows).map(|(row, breakdown)| (row.label.as_str(), breakdown)).collect();
+    table::of_known(&rows, COLUMNS, medium)
 }
 
 /// The columns after the architecture: the heading and the cell, if the figure is known.
@@ -107,8 +87,8 @@ const COLUMNS: &[(&str, fn(&CostBreakdown) -> Option<String>)] = &[
     (TAIL, |it| it.run_delay_share_of_tail.map(|share| format!("{:.0} %", 100.0 * share))),
     ("events/wait", |it| it.events_per_wait.map(format::digits)),
     ("bytes/read", |it| it.bytes_per_read.map(format::digits)),
-    (PER_READ, |it| it.datagrams_per_read.map(format::digits)),
-    (PER_WRITE, |it| it.datagrams_per_write.map(format::digits)),
+    ("datagrams/read", |it| it.datagrams_per_read.map(format::digits)),
+    ("datagrams/write", |it| it.datagrams_per_write.map(format::digits)),
     ("system calls | kernel operations", calls),
 ];
 

@@ -17,7 +17,6 @@ mod along;
 pub mod atlas;
 mod balance;
 mod boxplot;
-mod busy_poll;
 pub mod calibration;
 pub mod capacity;
 pub mod cost;

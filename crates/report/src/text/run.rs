@@ -189,7 +189,7 @@ pub fn render(run: &Run, medium: Medium) -> String {
 }
 
 /// Returns the lines with the command that decides open pairs.
-pub(super) fn to_decide(summary: &Summary, medium: Medium) -> Vec<String> {
+fn to_decide(summary: &Summary, medium: Medium) -> Vec<String> {
     let Some(command) = &summary.to_decide else { return Vec::new() };
     vec![medium.prose(undecided::REMARK), medium.verbatim(&format!("  {}\n", format::command(command)))]
 }

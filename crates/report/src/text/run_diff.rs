@@ -194,11 +194,11 @@ mod tests {
             .iter()
             .filter(|pair| pair.changes[Figure::Rate].is_some())
             .partition(|pair| pair.architecture == "epoll");
-        assert!(epoll.iter().all(|pair| pair.changes[Figure::Rate].unwrap().finding == ChangeKind::More));
+        assert!(epoll.iter().all(|pair| pair.changes[Figure::Rate].unwrap().finding == ChangeKind::Faster));
         assert!(
             other.iter().all(|pair| pair.changes[Figure::Rate].unwrap().finding == ChangeKind::NoPracticalDifference)
         );
-        assert!(RunDiff::of(&b, &a).sentence.contains("3 lower"), "{}", RunDiff::of(&b, &a).sentence);
+        assert!(RunDiff::of(&b, &a).sentence.contains("3 slower"), "{}", RunDiff::of(&b, &a).sentence);
         insta::assert_snapshot!(render(&diff, 160.into()));
     }
 

@@ -7,8 +7,7 @@ use super::host::host;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
-use super::{run, tail_mark};
-use crate::analysis::Summary;
+use super::tail_mark;
 use crate::analysis::sweep::{Curve, Step, StepFigures, Sweep};
 use crate::analysis::workload::title;
 use crate::format;
@@ -71,7 +70,6 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
         let drawn = curves::draw("p99 of the response time", "planned requests/s", &curves, medium.width());
         lines.extend(drawn.map(|chart| medium.verbatim(&chart) + "\n"));
     }
-    lines.extend(run::to_decide(&Summary::of(run), medium));
     lines.push(medium.prose(
         "Response time runs from the planned send to the last byte of the response, so it includes queueing. min_rep_rate, \
          max_rep_rate and stddev_rep_rate compare the reply rates of the eighths of each window; avg_rep_rate is the mean over \

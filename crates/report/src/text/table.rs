@@ -152,6 +152,18 @@ fn lines(headings: impl IntoIterator<Item: ToString>, rows: impl IntoIterator<It
     lines.map(|line: Vec<String>| line.into_iter().map(|text| (text, None)).collect()).collect()
 }
 
+/// Returns a table with a row for each named value, and those columns that some value has.
+pub(crate) fn of_known<T>(rows: &[(&str, &T)], columns: &[(&str, fn(&T) -> Option<String>)], medium: Medium) -> String {
+    let is_known = |cell: fn(&T) -> Option<String>| rows.iter().any(|(_, value)| cell(value).is_some());
+    let columns: Vec<_> = columns.iter().filter(|(_, cell)| is_known(*cell)).collect();
+    let cells = |&(name, value): &(&str, &T)| {
+        let cells = columns.iter().map(|(_, cell)| cell(value).unwrap_or_else(|| "-".into()));
+        [name.to_owned()].into_iter().chain(cells).collect()
+    };
+    let headings = ["architecture"].into_iter().chain(columns.iter().map(|(heading, _)| *heading));
+    of_parts(1, headings, rows.iter().map(cells), medium)
+}
+
 /// Returns a table whose first `lead` columns name the rows. If it is wider than the medium, returns several tables, each with some of
 /// the other columns. If one of these columns does not fit, the cells of the first column wrap between words.
 pub fn of_parts(

@@ -130,7 +130,7 @@ fn newest_run_is_compared_with_previous_run_on_its_host() {
     for trend in history.trends.iter().filter(|trend| trend.host == 0) {
         let finding = trend.change.map(|change| change.finding);
         let expected = match trend.architecture.as_str() {
-            "mt" => Some(ChangeKind::Longer),
+            "mt" => Some(ChangeKind::Slower),
             "poll" if trend.points[0].verdict != VerdictKind::Valid => None,
             _ => Some(ChangeKind::NoPracticalDifference),
         };
