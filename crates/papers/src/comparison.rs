@@ -1,5 +1,7 @@
 //! Comparisons of runs with a paper's figures, tables and claims, as text, JSON and CSV.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{bail, ensure};
 use harness::record::{Run, Trial, VerdictKind};
 use schemars::JsonSchema;
@@ -8,12 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid, PaperTables};
-use super::impossible::{self, Impossible};
 use super::setup::{self, Compared};
-use super::{Paper, Part, points, queue};
+use super::{Paper, Part, queue};
 use crate::claims::{self, CheckedClaim};
 use report::analysis::deviation::{self, DeviationOf, SendsOf};
 use report::analysis::{self, Summary};
+use report::format::counted;
 use report::plot::chart::Chart;
 use report::text::Medium;
 
@@ -121,8 +123,8 @@ impl PaperComparison {
         let has_any = !tables.is_empty()
             || !figures.is_empty()
             || records.any(|record| claims::concern(paper.claims, &record.trial));
-        let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
-        let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
+        let impossible: Vec<Impossible> = runs.iter().flat_map(Impossible::of).collect();
+        let why: String = listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
         let these_runs_have = if runs.len() == 1 { "this run has" } else { "these runs have" };
         let again = ["muxbench", "reproduce", paper.name].map(str::to_owned).into_iter().chain(part.flags());
         let again = again.collect::<Vec<_>>().join(" ");
@@ -172,7 +174,7 @@ impl PaperComparison {
             parts.push(medium.prose(&format!("No data for {missing}.")));
         }
         if !self.impossible.is_empty() {
-            parts.push(medium.prose(&impossible::listed(&self.impossible)));
+            parts.push(medium.prose(&listed(&self.impossible)));
         }
         let mut text = parts.join("\n\n") + "\n";
         if !self.claims.is_empty() {
@@ -229,12 +231,58 @@ impl PaperComparison {
     /// tables beside ours, or the findings on its claims if it has no tables.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
-            (Part::Figure(_), _) => points::csv(&self.series, &self.figures),
+            (Part::Figure(_), _) => grid::points_csv(&self.series, &self.figures),
             (Part::Table(_), _) => self.grids().first().map_or_else(String::new, |(_, grid)| grid.csv()),
             (Part::Whole, Some(tables)) => tables.csv.clone(),
             (Part::Whole, None) => claims::csv(&self.claims),
         }
     }
+}
+
+/// A reason, and the trials that it prevents.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Impossible {
+    pub experiment: String,
+    /// The reason and the remedy, as in the plan.
+    pub reason: String,
+    /// Number of affected trials.
+    pub trials: usize,
+    /// The architectures of these trials.
+    pub architectures: BTreeSet<String>,
+}
+
+impl Impossible {
+    /// Returns each reason in a run's plan once. A trial with several reasons counts for each of them.
+    pub fn of(run: &Run) -> Vec<Self> {
+        let mut found: BTreeMap<&String, (usize, BTreeSet<String>)> = BTreeMap::new();
+        for trial in &run.header.trials {
+            for reason in &trial.infeasible {
+                let (trials, architectures) = found.entry(reason).or_default();
+                *trials += 1;
+                architectures.insert(trial.architecture.to_string());
+            }
+        }
+        let of_one = |(reason, (trials, architectures)): (&String, (usize, BTreeSet<String>))| Self {
+            experiment: run.header.experiment.clone(),
+            reason: reason.clone(),
+            trials,
+            architectures,
+        };
+        found.into_iter().map(of_one).collect()
+    }
+
+    /// Describes how many trials of which architectures are affected, and why.
+    pub fn words(&self) -> String {
+        let trials = counted(self.trials, "trial", "trials");
+        let architectures = self.architectures.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        format!("{trials} of {architectures}: {}", self.reason)
+    }
+}
+
+/// Lists all reasons, one per line; empty without any.
+fn listed(all: &[Impossible]) -> String {
+    let lines: String = all.iter().map(|it| format!("\n- {}, {}", it.experiment, it.words())).collect();
+    if lines.is_empty() { lines } else { format!("Trials that this host cannot run:{lines}") }
 }
 
 /// Returns why runs have no data for a part of a paper, and a remedy; `again` is the command that runs the part.

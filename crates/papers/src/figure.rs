@@ -1,7 +1,11 @@
 //! The figures of papers, described as data and drawn from runs in the paper's layout.
 
+use std::collections::BTreeSet;
+
 use harness::record::{Figure, Run, Workload};
-use load::config::Popularity;
+use harness::spec::network::Network;
+use harness::spec::units::Bandwidth;
+use load::config::{Popularity, Roles};
 use stats::Estimate;
 
 use crate::queue;
@@ -9,6 +13,7 @@ use report::analysis::Summary;
 use report::analysis::deviation::DeviationOf;
 use report::analysis::dimension::Dimension;
 use report::analysis::summary::Row;
+use report::format::counted;
 use report::plot::chart::{
     Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE, is_beyond_noise, points,
 };
@@ -253,4 +258,34 @@ pub fn has_plain_requests(workload: &Workload) -> bool {
 /// Returns whether a workload has no TLS, no pipelining and no rate over time. No paper has these.
 pub fn has_only_traffic_of_papers(workload: &Workload) -> bool {
     workload.tls.is_none() && workload.pipeline == 1 && workload.profile.is_none() && workload.trace.is_none()
+}
+
+/// Returns whether the clients are those of kawai2008 and kawai2006: five hosts behind gigabit links without other impairments.
+pub fn are_five_hosts(workload: &Workload) -> bool {
+    let is_gigabit = |network: &Network| {
+        let is_plain = network.delay.0 == 0 && network.loss.is_none();
+        is_plain && network.clients.get() == 5 && network.bandwidth == Some(Bandwidth(1_000_000_000))
+    };
+    workload.network.as_ref().is_some_and(is_gigabit) && has_plain_requests(workload)
+}
+
+/// Returns whether a workload is plain over loopback or on the authors' network.
+pub fn are_suitable(workload: &Workload) -> bool {
+    is_plain(workload) || are_five_hosts(workload)
+}
+
+/// Describes the clients of the finished trials, such as "1 client with one loop"; empty without any.
+pub fn clients<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
+    let records = runs.into_iter().flat_map(|run| &run.records);
+    let kinds: BTreeSet<(u32, bool)> = records
+        .filter_map(|record| {
+            let load = &record.trial.load;
+            Some((load.clients * load.processes, record.load.as_ref()?.roles == Roles::TwoThreads))
+        })
+        .collect();
+    let kind = |&(clients, has_two): &(u32, bool)| {
+        let clients = counted(clients as usize, "client", "clients");
+        format!("{clients} with {}", if has_two { "two threads" } else { "one loop" })
+    };
+    kinds.iter().map(kind).collect::<Vec<_>>().join(" or ")
 }

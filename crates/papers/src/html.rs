@@ -7,11 +7,11 @@ use harness::record::{Run, TrialRecord};
 use serde::Serialize;
 
 use crate::claims::{self, CheckedClaim, Outcome};
+use crate::comparison::Impossible;
 use crate::figure::PaperFigure;
 use crate::grid::{self, Grid};
-use crate::impossible::{self, Impossible};
 use crate::setup::Compared;
-use crate::{Paper, PaperComparison, PaperExport, Part, points};
+use crate::{Paper, PaperComparison, PaperExport, Part};
 use report::format::{command, counted};
 use report::html::frame::{self, Drawing, Frame};
 use report::plot::chart::{Chart, Mark, Published};
@@ -109,8 +109,8 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
         ([], _) => (beside.csv(), None),
-        (_, []) => (points::csv(&beside.series, figures), None),
-        _ => (points::csv(&beside.series, figures), Some(beside.csv())),
+        (_, []) => (grid::points_csv(&beside.series, figures), None),
+        _ => (grid::points_csv(&beside.series, figures), Some(beside.csv())),
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
     let mut frame = Frame::new(&beside.series, drawings.collect(), &raw)?;
@@ -270,6 +270,6 @@ fn run_view(run: &Run, folder: &str) -> RunView {
         muxbench: run.header.muxbench.clone(),
         seed: run.header.seed,
         command: command(&["muxbench", "report", folder, "--html"]),
-        impossible: impossible::of(run).iter().map(Impossible::words).collect(),
+        impossible: Impossible::of(run).iter().map(Impossible::words).collect(),
     }
 }

@@ -8,8 +8,7 @@ use load::config::Schedule;
 use crate::claims::{
     Claim, Dimension, Is, NEAR, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement,
 };
-use crate::clients;
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, with_levels};
+use crate::figure::{self, Curves, Here, Kind, PaperFigure, Scale, Value, with_levels};
 use report::plot::chart::{Chart, Form, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
@@ -65,7 +64,7 @@ fn is_even(workload: &Workload) -> bool {
 fn of_the_paper(workload: &Workload, sizes: Option<(u32, u32)>) -> bool {
     let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
     let is_served = workload.service.fixed() == sizes && workload.service.ports().is_none();
-    clients::are_suitable(workload) && is_even(workload) && is_sent && is_served
+    figure::are_suitable(workload) && is_even(workload) && is_sent && is_served
 }
 
 /// Returns whether a workload belongs to Figures 6 and 10.
@@ -91,7 +90,7 @@ fn either(workload: &Workload) -> bool {
 /// Returns whether a workload of appendix A.1 has this schedule.
 fn on_a_link(workload: &Workload, schedule: Schedule) -> bool {
     let is_served = workload.service.fixed() == HTTP;
-    clients::are_five_hosts(workload) && is_even(workload) && is_served && workload.schedule == schedule
+    figure::are_five_hosts(workload) && is_even(workload) && is_served && workload.schedule == schedule
 }
 
 /// The rates of Tables 2 and 3, one for each panel.
@@ -201,7 +200,7 @@ fn draw(
     let x = Scale { label: "connections", form: Form::Names, kind: Kind::Names };
     let y = Scale { label, form: Form::Time, kind: Kind::Log };
     let chart = here.chart(Shape::Percentiles, x, y, rates_per_s.iter().map(panel).collect())?;
-    let clients = clients::words(here.places().into_iter().map(|at| &here.runs[at]));
+    let clients = figure::clients(here.places().into_iter().map(|at| &here.runs[at]));
     let words =
         format!("{} Here the load comes from {clients}; in the paper from 5 clients with two threads.", chart.words);
     Some(Chart { words, ..chart })

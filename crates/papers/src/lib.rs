@@ -3,22 +3,19 @@
 //! The workloads of a run, not its name, decide whether it belongs to a paper.
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
-//! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
+//! - `figure`: figures, their data and the workloads that papers have; `grid`: tables, and figures as tables and CSV
 //! - `setup`: the authors' set-up, in `setup.csv`, beside the run's; `queue`: the event queue of a system in place of epoll
-//! - `clients`: the clients of two papers; `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
+//! - `comparison`: runs beside a paper, and trials that a host cannot run
 
 mod claims;
-mod clients;
 mod comparison;
 mod figure;
 mod grid;
 mod hermes2025;
 pub mod html;
-mod impossible;
 mod kawai2006;
 mod kawai2008;
 mod maharjan2012;
-mod points;
 mod queue;
 mod setup;
 mod voras2009;

@@ -10,7 +10,7 @@ use report::text::{Medium, table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Paper, clients, queue};
+use crate::{Paper, figure, queue};
 
 /// A property of a set-up.
 struct Aspect {
@@ -187,7 +187,7 @@ const ASPECTS: &[Aspect] = &[
     Aspect {
         name: "clients",
         meaning: "",
-        of: |_, run| Some(clients::words([run])).filter(|words| !words.is_empty()).into_iter().collect(),
+        of: |_, run| Some(figure::clients([run])).filter(|words| !words.is_empty()).into_iter().collect(),
     },
     Aspect {
         name: "client's wait for a send time",

@@ -13,7 +13,7 @@ use serde::Serialize;
 use stats::Histogram;
 use wire::ServiceSpec;
 
-use crate::clients;
+use crate::figure;
 use crate::grid::GridRow;
 use crate::queue;
 
@@ -26,7 +26,7 @@ pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128,
 /// Returns whether a workload is the paper's traffic, with any connections, active share, rate, schedule and phases.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
     let is_kept = workload.idle == 0 && workload.requests_per_connection.is_none();
-    clients::are_suitable(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && is_kept
+    figure::are_suitable(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && is_kept
 }
 
 /// Returns whether a workload is the paper's traffic with sends planned at even intervals.

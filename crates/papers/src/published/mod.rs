@@ -117,7 +117,7 @@ type Shown = (String, String, String, f64, f64);
 
 /// Returns our points of all figures.
 fn points(all: &PaperComparison) -> Vec<Shown> {
-    let csv = crate::points::csv(&all.series, &all.figures);
+    let csv = crate::grid::points_csv(&all.series, &all.figures);
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let rows = reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap);
     let ours = rows.filter(|row| row["whose"] == "here");
