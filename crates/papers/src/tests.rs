@@ -532,10 +532,12 @@ fn findings_of_a_statement_have_different_descriptions() {
             for statement in claim.statements {
                 let one = Claim { cpus_min: 0, statements: slice::from_ref(statement), ..*claim };
                 let checked = claims::check(&[one], &runs, &mut deviation_of).remove(0);
-                let texts: BTreeSet<&String> = checked.findings.iter().map(|finding| &finding.what).collect();
                 let place = format!("{} {}", paper.name, claim.says);
-                let of_metrics = texts.len() * statement.metrics().count();
-                assert_eq!(of_metrics, checked.findings.len(), "{place}: {:?}", checked.findings);
+                let of_metric = checked.findings.len() / statement.metrics().count();
+                for findings in checked.findings.chunks(of_metric.max(1)) {
+                    let texts: BTreeSet<&String> = findings.iter().map(|finding| &finding.what).collect();
+                    assert_eq!(texts.len(), of_metric, "{place}: {findings:?}");
+                }
                 assert!(
                     checked.findings.iter().all(|it| paper.experiments.contains(&it.experiment.as_str())),
                     "{place}"
