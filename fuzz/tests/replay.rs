@@ -35,8 +35,8 @@ fn every_corpus_has_a_target() {
 fn valid_inputs_are_read() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let input = |path: &str| std::fs::read(corpus.join(path)).unwrap();
-    serde_json::from_slice::<harness::model::TrialRecord>(&input("record/trial")).unwrap();
-    serde_json::from_slice::<harness::model::RunHeader>(&input("record/header")).unwrap();
-    serde_json::from_slice::<harness::model::LoadOrder>(&input("frame/order")).unwrap();
+    serde_json::from_slice::<harness::record::TrialRecord>(&input("record/trial")).unwrap();
+    serde_json::from_slice::<harness::record::RunHeader>(&input("record/header")).unwrap();
+    serde_json::from_slice::<harness::record::LoadOrder>(&input("frame/order")).unwrap();
     traffic::samples::read_from(&mut std::io::Cursor::new(input("samples/valid"))).unwrap();
 }

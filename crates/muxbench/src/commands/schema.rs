@@ -74,10 +74,10 @@ fn of<T: JsonSchema>() -> Schema {
 mod tests {
     use std::collections::BTreeSet;
 
-    use harness::model::Run;
+    use harness::record::Run;
     use harness::spec::Experiment;
     use harness::store;
-    use report::model::FORMAT;
+    use report::analysis::FORMAT;
     use serde_json::Value;
     use traffic::samples;
 

@@ -10,6 +10,7 @@ use super::{AdviceReport, Capacities, GateReport, Overloads, Summary, Sweep};
 /// What a run has found besides its rankings, or instead of them.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a run has one answer")]
 pub enum Answer {
     /// The curve of each server of a sweep.
     Sweep(Sweep),
