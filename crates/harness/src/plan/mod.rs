@@ -164,7 +164,8 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         trial.infeasible = feasibility::reasons(trial, host, &mut capabilities);
     }
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
-    let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
+    let mut warnings = experiment.unused();
+    warnings.extend(warnings::of_placement(experiment, &placement, &host.cores));
     warnings.extend(warnings::of_targets(&found.targets, &placement));
     warnings.extend(warnings::of_content(experiment, &loads));
     warnings.extend(warnings::of_tls(experiment, &found.tls));

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use load::LoadConfig;
 use load::config::validate::broken;
-use load::config::{HttpTraffic, RateProfile, Sizes};
+use load::config::{HttpTraffic, Popularity, RateProfile, Schedule, Sizes, Think};
 use traffic::trace::Column;
 use wire::ServiceSpec;
 
@@ -83,16 +83,16 @@ impl Experiment {
 
     fn loads_with(&self, trace: Option<load::config::Trace>) -> Result<Vec<LoadConfig>, String> {
         let (workload, client, phases) = (&self.workload, &self.client, &self.phases);
-        let profile = workload.profile.as_ref().map(|profile| &profile.0);
+        let profile = workload.profile.as_ref().map(|profile| &profile.0).filter(|_| trace.is_none());
         // Rate and length of a window that does not have those of the keys.
         let own_rate = trace.as_ref().map(load::config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
         let own_ns = trace.as_ref().map(load::config::Trace::window_ns).or(profile.map(RateProfile::length_ns));
         // A closed loop has no rate, because its rate is the result.
-        let rates =
-            workload.rate.as_ref().map_or(vec![own_rate], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
+        let rates = workload.rate.as_ref().filter(|_| trace.is_none() && !workload.is_closed());
+        let rates = rates.map_or(vec![own_rate], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
         let kv = workload.kv.clone().unwrap_or_default();
         // The memory of external servers is unknown.
-        if self.architectures.0.iter().any(|it| it.ours().is_some()) {
+        if workload.service.has_records() && self.architectures.0.iter().any(|it| it.ours().is_some()) {
             kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
         }
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
@@ -100,8 +100,7 @@ impl Experiment {
         let sizes = trace.as_ref().map_or(&[][..], |trace| trace.sizes.as_slice());
         let http = match workload.service {
             Service::Http => Some(self.http(sizes).map_err(|reason| format!("workload.http.{reason}"))?),
-            // Skip the checks of the requests: a rule of loads rejects the settings.
-            _ => workload.http.as_ref().map(|_| HttpTraffic::new(Vec::new())),
+            _ => None,
         };
         let common = LoadConfig {
             profile: profile.cloned(),
@@ -110,7 +109,7 @@ impl Experiment {
             pipeline: workload.pipeline.map_or(1, NonZeroU32::get),
             requests_per_connection: workload.requests_per_connection.map(NonZeroU32::get),
             popularity: workload.popularity,
-            kv: (workload.service.has_records() || workload.kv.is_some()).then(|| kv.traffic()),
+            kv: workload.service.has_records().then(|| kv.traffic()),
             http,
             tls: workload.tls.as_ref().map(Tls::client),
             pacing: client.pacing,
@@ -133,7 +132,7 @@ impl Experiment {
                         phases.measure_ns = own_ns.unwrap_or(phases.measure_ns);
                         let load =
                             |&schedule| LoadConfig { idle, active, rate_per_s, schedule, phases, ..load.clone() };
-                        loads.extend(workload.schedule.0.iter().map(load));
+                        loads.extend(workload.schedule.0.iter().map(load).map(without_unused));
                     }
                 }
             }
@@ -149,6 +148,39 @@ impl Experiment {
         let are_ours = self.exec.is_empty() && self.target.is_empty();
         if sizes.is_empty() { http.traffic(response, are_ours) } else { http.replayed(sizes, response, are_ours) }
     }
+}
+
+/// Returns a load without the settings that have no effect on its loop, so that equal loads are equal. [`Experiment::unused`] names
+/// their keys.
+fn without_unused(mut load: LoadConfig) -> LoadConfig {
+    let (is_udp, is_stream) = (load.service.ports().is_some(), load.service.stream().is_some());
+    if is_stream {
+        load.schedule = Schedule::Closed;
+    }
+    let is_closed = load.schedule == Schedule::Closed;
+    let trace_has_connections = load.trace.as_ref().is_some_and(|trace| trace.has_connections);
+    if is_udp {
+        (load.idle, load.requests_per_connection, load.request_timeout) = (0, None, None);
+    }
+    if is_stream {
+        (load.requests_per_connection, load.think) = (None, Think::default());
+    }
+    let has_sessions = load.requests_per_connection.is_some();
+    if is_closed {
+        (load.rate_per_s, load.profile, load.trace) = (None, None, None);
+    } else {
+        load.think = Think::default();
+    }
+    if is_closed || has_sessions || trace_has_connections {
+        (load.active, load.popularity) = (1.0, Popularity::Uniform);
+    }
+    if is_closed || has_sessions {
+        load.request_timeout = None;
+    }
+    if !is_closed || has_sessions || is_stream {
+        load.pipeline = 1;
+    }
+    load
 }
 
 impl WorkloadSpec {

@@ -25,6 +25,7 @@ pub mod tls;
 pub mod trace;
 pub mod transport;
 pub mod units;
+mod unused;
 mod validate;
 mod workload;
 

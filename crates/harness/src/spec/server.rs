@@ -65,41 +65,6 @@ impl Server {
         *self == Self::default()
     }
 
-    /// Returns the first option that is set: its key, and an architecture that supports it. External servers support none.
-    pub(super) fn first_option(&self) -> Option<(&'static str, &'static str)> {
-        let Self {
-            accept,
-            accept_cpus,
-            network_cpus,
-            payload_cpus,
-            read_budget,
-            pool_control,
-            batch_control,
-            admission,
-            stall,
-            datagram_batch,
-            datagram_offload,
-            busy_poll,
-            count_syscalls,
-        } = self;
-        let options = [
-            ("accept", accept.is_some(), "symped"),
-            ("accept-cpus", accept_cpus.is_some(), "seda"),
-            ("network-cpus", network_cpus.is_some(), "seda"),
-            ("payload-cpus", payload_cpus.is_some(), "seda"),
-            ("read-budget", read_budget.is_some(), "epoll"),
-            ("pool-control", pool_control.is_some(), "seda"),
-            ("batch-control", batch_control.is_some(), "seda"),
-            ("admission", admission.is_some(), "seda"),
-            ("stall", stall.is_some(), "symped"),
-            ("datagram-batch", datagram_batch.is_some(), "epoll"),
-            ("datagram-offload", *datagram_offload, "epoll"),
-            ("busy-poll", busy_poll.is_some(), "epoll"),
-            ("count-syscalls", *count_syscalls, "epoll"),
-        ];
-        options.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, architecture)| (key, architecture))
-    }
-
     /// Returns the accept strategies for an architecture.
     pub fn accepts(&self, architecture: Architecture) -> Vec<Accept> {
         self.accept.as_ref().map_or_else(|| vec![Accept::default_of(architecture.model)], |accepts| accepts.0.clone())

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
-use load::config::Schedule;
 use load::config::validate::broken;
 
 use super::candidate::{self, Candidate};
@@ -12,7 +11,7 @@ use super::server::Exec;
 use super::target::Target;
 use super::trace::Trace;
 use super::transport::Transport;
-use super::workload::{Kv, Service};
+use super::workload::Service;
 
 /// Fails with the reason of the first condition that holds.
 macro_rules! reject_if {
@@ -126,7 +125,7 @@ impl Experiment {
                     "architectures: {server} is not defined; add a table [{table}] with its `{key}` to the file"
                 ))
             }
-            None => self.check_paths().and_then(|()| self.check_tls()),
+            None => self.check_paths(),
         }
     }
 
@@ -149,79 +148,19 @@ impl Experiment {
         }
     }
 
-    /// Rejects TLS that no server uses.
-    fn check_tls(&self) -> Result<(), String> {
-        let Some(tls) = &self.workload.tls else { return Ok(()) };
-        if tls.insecure && tls.cacert.is_some() {
-            let reason = "workload.tls.cacert: `insecure` (--insecure) accepts any certificate; remove one of the two";
-            return Err(reason.to_owned());
-        }
-        let is_plain = |server: &Candidate| match server {
-            Candidate::Target(name) => self.target[name].url.certified_name(true).is_none(),
-            Candidate::Ours(_) | Candidate::Exec(_) => false,
-        };
-        if self.architectures.0.iter().all(is_plain) {
-            let reason = "workload.tls: http:// is plain text; write https://, or remove the TLS settings (--tls, --cacert, \
-                          --insecure, --full-handshakes)";
-            return Err(reason.to_owned());
-        }
-        Ok(())
-    }
-
-    /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.
+    /// Rejects keys that contradict each other. Keys without effect are no errors: [`Experiment::unused`] lists them.
     fn check_keys(&self) -> Result<(), String> {
-        let (workload, service) = (&self.workload, self.workload.service);
+        let workload = &self.workload;
         workload.trace.as_ref().map_or(Ok(()), Trace::check).map_err(|reason| format!("workload.trace.{reason}"))?;
-        let (has_ports, has_connections) = (!workload.ports.0.is_empty(), !workload.connections.0.is_empty());
-        let (is_udp, is_http, is_stream) =
-            (service == Service::Udp, service == Service::Http, service == Service::Stream);
-        let has_own_sizes = is_stream || service.has_records();
-        let has_only_external = self.architectures.0.iter().all(|it| it.ours().is_none());
-        if let Some((key, architecture)) = self.server.first_option().filter(|_| has_only_external) {
-            return Err(format!(
-                "server.{key}: external servers do not support it; remove it, or add an architecture such as {architecture}"
-            ));
-        }
-        let (kv, default) = (workload.kv.as_ref().filter(|_| has_only_external), Kv::default());
         reject_if! {
-            kv.is_some_and(|kv| kv.memory != default.memory) =>
-                "workload.kv.memory: external servers do not support it; remove it, or add an architecture such as epoll";
-            kv.is_some_and(|kv| kv.item_max != default.item_max) =>
-                "workload.kv.item-max: external servers do not support it; remove it, or add an architecture such as epoll";
             self.placement.shared && (self.placement.server.is_some() || self.placement.client.is_some()) =>
                 "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>
                 "workload.schedule: a closed loop has no rate, but open loops need one; write \"closed\" alone";
-            workload.rate.is_none() && workload.profile.is_none() && workload.trace.is_none() && !workload.is_closed() =>
-                "workload.rate: missing; add requests per second such as 2000, or choose the schedule \"closed\"";
-            workload.rate.is_some() && workload.trace.is_some() =>
-                "workload.rate: the trace has the times of the requests; remove it, or set `speed` of the trace";
-            workload.trace.is_some() && !workload.is_closed() && workload.schedule.0 != [Schedule::SlotRandom] =>
-                "workload.schedule: the trace has the times of the requests; remove it, or write slot-random, the default";
-            self.phases.sessions.is_some() && (workload.profile.is_some() || workload.trace.is_some()) =>
-                "phases.sessions: the window lasts as long as the rate profile or the trace; remove it";
-            self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>
-                "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
-            self.client.request_timeout.is_none() && self.client.retries.is_some() =>
-                "client.retries: without a time limit of requests, none fails in time; add request-timeout, such as 1s";
-            self.client.request_timeout.is_none() && self.client.retry_budget.is_some() =>
-                "client.retry-budget: there are no retries to limit; remove it, or add request-timeout and retries";
-            !is_udp && has_ports => "workload.ports: only the service `udp` has ports; remove it";
-            is_udp && !has_ports => "workload.ports: missing; add the number of ports, such as 1000";
-            is_udp && has_connections => "workload.connections: the service `udp` has `ports` instead; remove it";
-            !is_udp && !has_connections => "workload.connections: missing; add their number, such as 400";
-            is_udp && workload.transport != Transport::Tcp =>
+            workload.service == Service::Udp && workload.transport != Transport::Tcp =>
                 "workload.transport: the service `udp` supports only IPv4; remove it";
             self.network.is_some() && workload.transport == Transport::Unix =>
                 "workload.transport: a Unix socket cannot connect two hosts; choose tcp or tcp6, or remove [network]";
-            !is_stream && workload.stream.is_some() =>
-                "workload.stream: only the service `stream` has bursts; remove it";
-            has_own_sizes && workload.request.is_some() =>
-                "workload.request: not used; set value-size of [workload.kv], or packet of [workload.stream]";
-            has_own_sizes && workload.response.is_some() =>
-                "workload.response: not used; set value-size of [workload.kv], or ack of [workload.stream]";
-            is_http && workload.request.is_some() =>
-                "workload.request: paths and headers determine the requests of `http`; remove it";
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
 use wire::{Ports, ServiceSpec};
 
-use super::{LoadConfig, Pacing, Popularity, Roles, Schedule, Timestamps, Transport, active_count};
+use super::{LoadConfig, Popularity, Schedule, Timestamps, Transport, active_count};
 use crate::time::schedule::records_max;
 
 /// A row of [`RULES`].
@@ -50,14 +50,10 @@ pub const RULES: &[Rule] = rules! {
     "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() == 0),
         "the replay would last less than 1 ns; lower it";
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
-    "workload.profile", |it| is_closed(it) && it.profile.is_some(),
-        "a closed loop has no rates over time, because its rate is a result; remove it, or choose another schedule";
-    "workload.trace", |it| is_closed(it) && it.trace.is_some(),
-        "a closed loop sends after responses, not at recorded times; remove it, or choose another schedule";
-    "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
-        "must be a number of requests per second above 0";
     "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
         "a closed loop has no target rate, because its rate is a result; remove it, or choose another schedule";
+    "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
+        "must be a number of requests per second above 0";
     "workload.profile", |it| it.profile.as_ref().is_some_and(|profile| !profile.is_valid()),
         "has no requests, or an impossible rate or time; give rates of at least 0 and times above 0, such as hold:2000:10s";
     "phases.measure", |it| it.profile.as_ref().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
@@ -68,12 +64,6 @@ pub const RULES: &[Rule] = rules! {
         "must equal the length of the replay";
     "workload.trace", |it| it.trace.is_some() && is_churn(it),
         "a trace needs lasting connections; remove requests-per-connection";
-    "workload.active", |it| has_connections(it) && it.active < 1.0,
-        "the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)";
-    "workload.popularity", |it| has_connections(it) && it.popularity != Popularity::Uniform,
-        "the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)";
-    "workload.think", |it| !is_closed(it) && !it.think.is_none(),
-        "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
         "must be a share of the connections above 0 and at most 1";
     "workload.popularity", |it| !it.popularity.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
@@ -81,17 +71,10 @@ pub const RULES: &[Rule] = rules! {
     // Services.
     "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
         "a request and a response must have at least 1 byte each";
-    "workload.transport", |it| it.datagrams && it.service.fixed().is_none(),
-        "datagrams need requests of fixed sizes; use tcp or unix, or the service `fixed`";
-    "workload.transport", |it| it.datagrams && it.target.path().is_some(),
-        "datagrams need an address with a port; a Unix socket is a stream";
+    "workload.transport", |it| it.datagrams && (it.service.fixed().is_none() || it.target.path().is_some() || is_closed(it) || is_churn(it)),
+        "datagrams need an open loop, requests of fixed sizes and an address with a port; use tcp";
     "workload.transport", |it| it.datagrams && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
         "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
-    "workload.kv", |it| !it.service.has_records() && it.kv.is_some(),
-        "only the services `kv` and `redis` have records; remove it";
-    "workload.http", |it| !is_http(it) && it.http.is_some(),
-        "only the service `http` has paths, folders and other HTTP settings; add --service http (service = \"http\"), or \
-         remove them";
     "workload.kv", |it| it.service.has_records() && it.kv.is_none(), "missing; the service needs records to request";
     "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
@@ -117,18 +100,11 @@ pub const RULES: &[Rule] = rules! {
         "must equal the number of ports";
     "workload.schedule", |it| is_udp(it) && is_closed(it),
         "a lost datagram would end a closed loop; choose another schedule";
-    "workload.requests-per-connection", |it| is_udp(it) && is_churn(it), "udp has no connections; remove it";
-    "workload.idle", |it| is_udp(it) && it.idle > 0,
-        "udp has no connections; `active` is the share of the ports in use";
-    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has no kernel timestamps; set timestamps = \"client\"";
-    "client.roles", |it| is_udp(it) && it.roles == Roles::TwoThreads, "a client of the service `udp` is one loop; remove it";
 
     // Streams.
     "workload.stream", |it| it.service.stream().is_some_and(|it| it.packet_bytes == 0 || it.packets == 0 || it.ack_bytes == 0),
         "packet, packets and ack must be at least 1";
     "workload.schedule", |it| is_stream(it) && !is_closed(it), "each burst follows the previous one; use `closed`";
-    "workload.think", |it| is_stream(it) && !it.think.is_none(), "streams do not pause; remove it";
-    "workload.requests-per-connection", |it| is_stream(it) && is_churn(it), "streams do not end; remove it";
     "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
         "streams need a cool-down to end; use 1s, for example";
 
@@ -137,36 +113,9 @@ pub const RULES: &[Rule] = rules! {
     "workload.tls", |it| it.tls.is_some() && is_stream(it),
         "streams measure the bandwidth of plain text; remove it, or choose `fixed` with large responses";
 
-    // Closed loops.
-    "workload.transport", |it| is_closed(it) && it.transport() == Transport::Udp,
-        "in a closed loop, a lost datagram would end its connection's requests; use tcp";
-    "workload.active", |it| is_closed(it) && it.active < 1.0,
-        "all connections of a closed loop send; remove it, or add idle connections";
-    "workload.popularity", |it| is_closed(it) && it.popularity != Popularity::Uniform,
-        "all connections of a closed loop send; remove it";
-    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has no kernel timestamps; set timestamps = \"client\"";
-    "client.pacing", |it| is_closed(it) && it.pacing != Pacing::Auto, "a closed loop waits for responses; remove it";
-    "client.roles", |it| is_closed(it) && it.roles != Roles::Auto,
-        "a client of a closed loop is one loop; remove it";
-
     "workload.pipeline", |it| it.pipeline == 0, "must be at least 1";
     "workload.pipeline", |it| it.pipeline > PIPELINE_MAX, "more than 1024 requests at once; lower it";
-    "workload.pipeline", |it| it.pipeline > 1 && !is_closed(it),
-        "an open loop sends each request at its planned time; remove it, or use the schedule \"closed\"";
-    "workload.pipeline", |it| it.pipeline > 1 && (is_churn(it) || is_stream(it)),
-        "short-lived connections and streams send one request at a time; remove it";
-
-    // Short-lived connections.
     "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
-    "workload.requests-per-connection", |it| is_churn(it) && it.datagrams,
-        "datagrams have no connections; use tcp";
-    "workload.active", |it| is_churn(it) && it.active < 1.0, "all short-lived connections send; remove it";
-    "workload.popularity", |it| is_churn(it) && it.popularity != Popularity::Uniform,
-        "all short-lived connections are equally popular; remove it";
-    "client.timestamps", |it| is_churn(it) && is_stamped(it),
-        "kernel timestamps need lasting connections; set timestamps = \"client\", or remove requests-per-connection";
-    "client.roles", |it| is_churn(it) && it.roles == Roles::TwoThreads,
-        "a client with short-lived connections is one loop; use `auto`";
 
     // Several clients.
     "client.clients", |it| active_count(it.active, it.connections) < it.clients,
@@ -175,26 +124,18 @@ pub const RULES: &[Rule] = rules! {
         "each of several clients would have its own most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
         "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
-    "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
-        "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
-    "client.timestamps", |it| is_stamped(it) && it.tls.is_some(),
-        "kernel timestamps count the bytes of plain text; set timestamps = \"client\", or omit TLS (--tls, https://)";
+    "client.timestamps", |it| is_stamped(it) && (is_closed(it) || is_churn(it) || is_udp(it) || has_retries(it)),
+        "kernel timestamps need an open loop over lasting connections, without retries; set timestamps = \"client\"";
+    "client.timestamps", |it| is_stamped(it) && (it.transport() == Transport::Unix || it.tls.is_some()),
+        "kernel timestamps count the bytes of plain text over IP; set timestamps = \"client\", or use neither a Unix socket nor TLS";
 
     // Timeouts and retries.
     "client.timeout", |it| it.timeout_ns == 0, "must be longer than 0, such as 10s";
-    "client.request-timeout", |it| it.request_timeout.is_some() && (is_closed(it) || is_churn(it)),
-        "only an open loop over lasting connections has it; remove it, or use `timeout`, which limits each request";
-    "client.request-timeout", |it| it.request_timeout.is_some() && (is_udp(it) || it.datagrams),
-        "datagrams have no retries and no late responses; remove it, or use tcp";
     "client.request-timeout", |it| it.request_timeout.is_some_and(|it| it.timeout_ns == 0), "must be longer than 0";
     "client.retries", |it| it.request_timeout.is_some_and(|it| it.retries > RETRIES_MAX),
         "more than 10 retries of a request; lower it";
-    "client.retry-budget", |it| it.request_timeout.is_some_and(|it| it.retry_budget.is_some() && it.retries == 0),
-        "there are no retries to limit; remove it, or add `retries`";
     "client.retry-budget", |it| it.request_timeout.and_then(|it| it.retry_budget).is_some_and(|it| !(it > 0.0 && it <= 1.0)),
         "must be a share of the requests above 0 and at most 1, such as 20%";
-    "client.retries", |it| has_retries(it) && is_stamped(it),
-        "kernel timestamps count each byte once; set timestamps = \"client\"";
     "client.retries", |it| has_retries(it) && it.active < 1.0,
         "a retry may take any connection; remove `active`";
 
@@ -205,10 +146,6 @@ pub const RULES: &[Rule] = rules! {
 
 fn is_closed(config: &LoadConfig) -> bool {
     config.schedule == Schedule::Closed
-}
-
-fn has_connections(config: &LoadConfig) -> bool {
-    config.trace.as_ref().is_some_and(|trace| trace.has_connections)
 }
 
 fn is_churn(config: &LoadConfig) -> bool {
@@ -281,9 +218,7 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{
-        HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, RequestTimeout, Think, TlsConfig, Trace,
-    };
+    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, RequestTimeout, TlsConfig, Trace};
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -337,7 +272,6 @@ mod tests {
         let http_of = |pages| LoadConfig { http: Some(pages), ..load(ServiceSpec::Http { folder: None }) };
         let http = http_of(pages.clone());
         let tls = Some(TlsConfig::default());
-        let think = Think { mean_ns: 1, exponential: false };
         let timeout = RequestTimeout { timeout_ns: 1, retries: 0, retry_budget: None };
         let retries = RequestTimeout { retries: 1, ..timeout };
         let with = |load: &LoadConfig, it| LoadConfig { request_timeout: Some(it), ..load.clone() };
@@ -353,10 +287,8 @@ mod tests {
             (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open.clone() }, "workload.rate"),
             (LoadConfig { rate_per_s: Some(f64::MAX), ..open.clone() }, "workload.rate"),
             (LoadConfig { rate_per_s: Some(1e15), ..open.clone() }, "workload.rate"),
-            (LoadConfig { profile: Some(steps.clone()), ..looped.clone() }, "workload.profile"),
             (LoadConfig { profile: Some(RateProfile::constant(0.0, measure_ns)), ..open.clone() }, "workload.profile"),
             (LoadConfig { profile: Some(RateProfile::constant(1.0, 1)), ..open.clone() }, "phases.measure"),
-            (LoadConfig { trace: Some(trace.clone()), ..looped.clone() }, "workload.trace"),
             (LoadConfig { profile: Some(steps), ..replay.clone() }, "workload.trace"),
             (
                 LoadConfig { trace: Some(Trace { speed: f64::NAN, ..trace.clone() }), ..replay.clone() },
@@ -368,18 +300,13 @@ mod tests {
             ),
             (LoadConfig { trace: Some(Trace { speed: 2.0, ..trace }), ..replay.clone() }, "phases.measure"),
             (LoadConfig { requests_per_connection: Some(1), ..replay.clone() }, "workload.trace"),
-            (LoadConfig { active: 0.5, ..replay.clone() }, "workload.active"),
-            (LoadConfig { popularity: zipf(1.0), ..replay.clone() }, "workload.popularity"),
-            (LoadConfig { think, ..open.clone() }, "workload.think"),
             (LoadConfig { active: 0.0, ..open.clone() }, "workload.active"),
             (LoadConfig { active: f64::NAN, ..open.clone() }, "workload.active"),
             (LoadConfig { popularity: zipf(-1.0), ..open.clone() }, "workload.popularity"),
             (LoadConfig { popularity: zipf(f64::INFINITY), ..open.clone() }, "workload.popularity"),
             (fixed(0), "workload.service"),
             (LoadConfig { datagrams: true, ..fixed(70_000) }, "workload.transport"),
-            (LoadConfig { kv: Some(traffic.clone()), ..open.clone() }, "workload.kv"),
             (load(ServiceSpec::Http { folder: None }), "workload.http"),
-            (LoadConfig { http: Some(pages.clone()), ..open.clone() }, "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
             (LoadConfig { timestamps: Timestamps::Kernel, tls: tls.clone(), ..open.clone() }, "client.timestamps"),
@@ -387,13 +314,10 @@ mod tests {
             (LoadConfig { tls, ..stream.clone() }, "workload.tls"),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
             (LoadConfig { timeout_ns: 0, ..open.clone() }, "client.timeout"),
-            (with(&looped, timeout), "client.request-timeout"),
-            (with(&datagrams, timeout), "client.request-timeout"),
             (with(&open, RequestTimeout { timeout_ns: 0, ..timeout }), "client.request-timeout"),
             (with(&open, RequestTimeout { retries: 11, ..timeout }), "client.retries"),
-            (with(&open, RequestTimeout { retry_budget: Some(0.1), ..timeout }), "client.retry-budget"),
             (with(&open, RequestTimeout { retry_budget: Some(f64::NAN), ..retries }), "client.retry-budget"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..with(&open, retries) }, "client.retries"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..with(&open, retries) }, "client.timestamps"),
             (LoadConfig { active: 0.5, ..with(&open, retries) }, "client.retries"),
             (LoadConfig { phases: Phases { measure_ns: 0, ..open.phases }, ..open.clone() }, "phases.measure"),
             (LoadConfig { clients: 2, active: 0.0025, ..open.clone() }, "client.clients"),
@@ -412,21 +336,12 @@ mod tests {
             (LoadConfig { rate_per_s: Some(1.0), ..looped.clone() }, "workload.rate"),
             (LoadConfig { schedule: Schedule::Poisson, ..looped.clone() }, "workload.rate"),
             (LoadConfig { datagrams: true, ..looped.clone() }, "workload.transport"),
-            (LoadConfig { active: 0.5, ..looped.clone() }, "workload.active"),
-            (LoadConfig { popularity: zipf(1.0), ..looped.clone() }, "workload.popularity"),
             (LoadConfig { timestamps: Timestamps::Kernel, ..looped.clone() }, "client.timestamps"),
-            (LoadConfig { pacing: Pacing::Spin, ..looped.clone() }, "client.pacing"),
-            (LoadConfig { roles: Roles::OneLoop, ..looped.clone() }, "client.roles"),
             (LoadConfig { pipeline: 0, ..looped.clone() }, "workload.pipeline"),
             (LoadConfig { pipeline: 1_025, ..looped }, "workload.pipeline"),
-            (LoadConfig { pipeline: 2, ..open.clone() }, "workload.pipeline"),
-            (LoadConfig { pipeline: 2, ..stream.clone() }, "workload.pipeline"),
             (LoadConfig { requests_per_connection: Some(0), ..open }, "workload.requests-per-connection"),
-            (LoadConfig { datagrams: true, ..churn.clone() }, "workload.requests-per-connection"),
-            (LoadConfig { active: 0.5, ..churn.clone() }, "workload.active"),
-            (LoadConfig { popularity: zipf(1.0), ..churn.clone() }, "workload.popularity"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..churn.clone() }, "client.timestamps"),
-            (LoadConfig { roles: Roles::TwoThreads, ..churn }, "client.roles"),
+            (LoadConfig { datagrams: true, ..churn.clone() }, "workload.transport"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..churn }, "client.timestamps"),
             (LoadConfig { connections: 3, ..datagrams.clone() }, "workload.connections"),
             (udp(3, 8), "workload.connections"),
             (udp(2, 7), "workload.request"),
@@ -437,9 +352,6 @@ mod tests {
                 },
                 "workload.response",
             ),
-            (LoadConfig { requests_per_connection: Some(1), ..datagrams.clone() }, "workload.requests-per-connection"),
-            (LoadConfig { idle: 1, ..datagrams.clone() }, "workload.idle"),
-            (LoadConfig { roles: Roles::TwoThreads, ..datagrams.clone() }, "client.roles"),
             (LoadConfig { timestamps: Timestamps::Kernel, ..datagrams.clone() }, "client.timestamps"),
             (LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..datagrams.clone() }, "workload.schedule"),
             (LoadConfig { target: Address::Unix("x".into()), ..datagrams.clone() }, "workload.transport"),
@@ -448,8 +360,6 @@ mod tests {
             (stream_of(Stream { packets: 0, ..sizes }), "workload.stream"),
             (stream_of(Stream { ack_bytes: 0, ..sizes }), "workload.stream"),
             (LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..stream.clone() }, "workload.schedule"),
-            (LoadConfig { requests_per_connection: Some(1), ..stream.clone() }, "workload.requests-per-connection"),
-            (LoadConfig { think, ..stream.clone() }, "workload.think"),
             (LoadConfig { phases: Phases { cool_down_ns: 0, ..stream.phases }, ..stream }, "phases.cool-down"),
         ];
         for (wrong, key) in &rows {

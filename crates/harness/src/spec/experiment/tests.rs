@@ -35,55 +35,35 @@ fn closed_loop_of_kv_has_defaults() {
 }
 
 #[test]
-fn options_of_external_servers_alone_are_rejected() {
-    let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
-    let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\n");
-    let mixed = text.replace("\"exec:it\"", "[\"epoll\", \"exec:it\"]");
-    let options = [
-        ("accept", "\"reuseport\""),
-        ("accept-cpus", "\"0\""),
-        ("network-cpus", "\"0\""),
-        ("payload-cpus", "\"0\""),
-        ("read-budget", "\"256KiB\""),
-        ("pool-control", "\"on\""),
-        ("batch-control", "\"on\""),
-        ("admission", "\"target=10ms\""),
-        ("stall", "\"every=1s,for=200ms\""),
-        ("datagram-batch", "8"),
-        ("datagram-offload", "true"),
-        ("busy-poll", "\"50us\""),
-        ("count-syscalls", "true"),
-    ];
-    for (key, value) in options {
-        let option = format!("{key} = {value}\n");
-        let error = Experiment::parse(&format!("{text}{option}"), "x.toml").unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("server.{key}: external servers do not support it; remove it, or ")),
-            "{error}"
-        );
-        let experiment = Experiment::parse(&format!("{mixed}{option}"), "x.toml");
-        let server = serde_json::to_value(experiment.unwrap().server).unwrap();
-        assert_ne!(server[key], serde_json::to_value(Server::default()).unwrap()[key], "{key}");
+fn settings_without_effect_are_named_with_what_has_them() {
+    let unused = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}")).unused();
+    assert_eq!(unused(GOOD), [""; 0]);
+    let external = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
+    let external =
+        format!("{external}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
+    assert_eq!(unused(&external), ["server has no effect: only built-in servers have it, such as epoll"]);
+    let service = |name: &str, more: &str| GOOD.replace(CLOSED_OF, &format!("service = {name:?}\n{more}\n[phases]"));
+    for (text, key) in [
+        (GOOD.replace("[phases]", "think = \"1ms\"\n[phases]"), "workload.think"),
+        (GOOD.replace("[phases]", "pipeline = 2\n[phases]"), "workload.pipeline"),
+        (GOOD.replace("[phases]", "schedule = \"closed\"\n[phases]"), "workload.rate"),
+        (GOOD.replace("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""), "workload.active"),
+        (GOOD.replace("[phases]", "requests-per-connection = 1\nactive = \"1/2\"\n[phases]"), "workload.active"),
+        (GOOD.replace("[phases]", "[phases]\nsessions = 10"), "phases.sessions"),
+        (GOOD.replace("[phases]", "[client]\nretry-budget = \"10%\"\n[phases]"), "client.retry-budget"),
+        (GOOD.replace("[phases]", "ports = 3\n[phases]"), "workload.ports"),
+        (service("udp", "connections = 3").replace("connections = 10\n", ""), "workload.connections"),
+        (service("kv", "request = \"1B\""), "workload.request"),
+        (service("http", "[workload.kv]\nrecords = 10"), "workload.kv"),
+        (service("kv", "[workload.http]\npaths = \"a\""), "workload.http"),
+        (service("kv", "[workload.stream]\npackets = 3"), "workload.stream"),
+    ] {
+        let unused = unused(&text);
+        assert!(unused.iter().any(|it| it.starts_with(&format!("{key} has no effect: only "))), "{key}: {unused:?}");
     }
-    for (key, value) in [("memory", "\"1GiB\""), ("item-max", "\"2MiB\"")] {
-        let kv = |text: &str, option: &str| {
-            let sizes = "request = \"1B\"\nresponse = \"10KiB\"\n";
-            Experiment::parse(&text.replace(sizes, &format!("service = \"kv\"\nkv = {{ {option} }}\n")), "x.toml")
-        };
-        let error = kv(&text, &format!("{key} = {value}")).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("workload.kv.{key}: external servers do not support it; remove it")),
-            "{error}"
-        );
-        kv(&mixed, &format!("{key} = {value}")).unwrap();
-        kv(&text, "records = 3000000").unwrap();
-    }
-    let keys = Experiment::schema()["$defs"]["Server"]["properties"].as_object().unwrap().len();
-    assert_eq!(keys, options.len(), "all options are tested");
-    let budget = Experiment::parse(&format!("{mixed}read-budget = \"256KiB\"\n"), "x.toml").unwrap().server.read_budget;
-    assert_eq!(budget.unwrap().to_string(), "256KiB");
-    let large = Experiment::parse(&format!("{mixed}read-budget = \"2MiB\"\n"), "x.toml").unwrap_err().to_string();
-    assert!(large.contains("invalid read budget `2MiB`: expected 1B to 1MiB"), "{large}");
+    let closed = GOOD.replace("[phases]", "schedule = \"closed\"\nactive = \"1/2\"\nthink = \"1ms\"\n[phases]");
+    let load = &Experiment::parse(&closed, "x.toml").unwrap().loads().unwrap()[0];
+    assert_eq!((load.rate_per_s, load.active, load.think.mean_ns), (None, 1.0, 1_000_000));
 }
 
 #[test]
@@ -130,31 +110,12 @@ fn trace_sets_the_rate_and_the_window() {
     let again = toml::to_string(&experiment).unwrap();
     assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
     let few = Experiment::parse(&text("\nactive = 0.5"), "x.toml").unwrap();
-    assert_eq!(
-        few.loads().unwrap_err(),
-        "workload.active: the trace has the connection of each request; remove it, or ignore this column (--trace-ignore connection)"
-    );
+    assert_eq!(few.loads().unwrap()[0].active, 1.0, "the trace has the connection of each request");
     let fast = Experiment::parse(&text("").replace("speed = 2", "speed = 1e8"), "x.toml").unwrap();
     assert_eq!(fast.loads().unwrap_err(), "workload.trace.speed: the replay would last less than 1 ns; lower it");
     std::fs::remove_file(&path).unwrap();
     let error = Experiment::parse(&text(""), "x.toml").unwrap().loads().unwrap_err();
     assert!(error.starts_with("workload.trace.file: cannot read ") && error.contains("No such file"), "{error}");
-}
-
-#[test]
-fn schedule_beside_a_trace_is_refused() {
-    let parse = |schedule: &str| {
-        let trace = format!("trace = {{file = \"a.csv\"}}\nschedule = {schedule}");
-        let parsed = Experiment::parse(&GOOD.replace("rate = [100, 200.5]", &trace), "x.toml");
-        parsed.map(drop).map_err(ExperimentError::without_place)
-    };
-    assert_eq!(parse("\"slot-random\""), Ok(()));
-    for schedule in ["\"poisson\"", "[\"slot-random\", \"constant\"]"] {
-        let error = parse(schedule).unwrap_err();
-        assert!(error.starts_with("workload.schedule: the trace has the times of the requests"), "{error}");
-    }
-    let error = parse("\"closed\"").unwrap_err();
-    assert!(error.starts_with("workload.trace: a closed loop sends after responses"), "{error}");
 }
 
 #[test]
@@ -273,21 +234,11 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "schedule = 3\n[phases]"),
         ("[phases]", "kv = 3\n[phases]"),
         ("[phases]", "service = \"http\"\n[workload.http]\nrequests = []\n[phases]"),
-        ("[phases]", "[client]\nretry-budget = \"10%\"\n[phases]"),
-        ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
-        ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
         ("rate = [100, 200.5]", "profile = \"hodl:10:1s\""),
-        ("rate = [100, 200.5]", "profile = \"hold:10:1s\"\nschedule = \"closed\""),
-        ("[phases]", "[workload.trace]\nfile = \"a.csv\"\n[phases]"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", speed = -1}"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", from = \"peak\"}"),
-        ("rate = [100, 200.5]", "trace = {file = \"a.csv\"}\nprofile = \"hold:10:1s\""),
-        ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
-        ("[phases]", "service = \"kv\"\n[phases]"),
-        ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
-        ("[phases]", "service = \"http\"\n[phases]"),
         (
             "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
             "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
@@ -300,9 +251,7 @@ fn every_mistake_is_reported_with_its_line() {
             CLOSED_OF,
             "service = \"http\"\n[workload.http]\nrequests = [{path = \"/\", headers = [\"Connection: close\"]}]\n[phases]",
         ),
-        ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
         ("[phases]", "requests-per-connection = 0\n[phases]"),
-        ("[phases]", "requests-per-connection = 1\nactive = \"1/2\"\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
         (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),
@@ -312,7 +261,6 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "[client]\nclients = 11\n[phases]"),
         ("[phases]", "[client]\ntimeout = \"0s\"\n[phases]"),
         ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
-        ("[phases]", "[phases]\nsessions = 10"),
         ("[phases]", "[faces]"),
         ("[phases]", "[network]\nclients = 0\n[phases]"),
         ("[phases]", "[network]\ndelay = 10\n[phases]"),
@@ -333,9 +281,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{socket}\"]\n[phases]"),
         ("[phases]", "transport = \"unix\"\n[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
         ("[phases]", "transport = \"udp\"\n[phases]"),
-        ("connections = 10", "connections = 10\nports = 10"),
         ("connections = 10", "service = \"udp\"\nports = []"),
-        ("connections = 10", "service = \"udp\"\nports = 10\nconnections = 10"),
         ("connections = 10", "service = \"udp\"\nports = 10"),
         (
             "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
@@ -344,10 +290,6 @@ fn every_mistake_is_reported_with_its_line() {
         (
             "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
             "service = \"udp\"\nports = 10\nschedule = \"closed\"\nrequest = \"8B\"\n",
-        ),
-        (
-            "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
-            "service = \"udp\"\nports = 10\nrate = 10\nidle = 5\nrequest = \"8B\"\n",
         ),
         ("architectures = \"epoll\"\n", ""),
         ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
@@ -375,25 +317,10 @@ fn every_mistake_is_reported_with_its_line() {
 }
 
 #[test]
-fn http_settings_of_another_service_are_rejected_first() {
-    let sizes = "request = \"1B\"\nresponse = \"10KiB\"\n";
-    let expected = "workload.http: only the service `http` has paths";
-    for key in ["method = \"GET\"", "headers = [\"A: b\"]", "body = \"@/none\"", "status = 404", "paths = \"a\""] {
-        for (of_service, own) in [("service = \"kv\"\n", ""), ("", sizes)] {
-            let text = GOOD.replace(sizes, &format!("{of_service}{own}[workload.http]\n{key}\n"));
-            let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
-            assert!(error.contains(expected), "{key}: {error}");
-        }
-    }
-}
-
-#[test]
 fn changes_of_quick_must_fit_the_experiment() {
     let parse = |quick: &str| Experiment::parse(&format!("{GOOD}[quick]\n{quick}\n"), "x.toml");
     let error = |quick: &str| parse(quick).unwrap_err().to_string();
     assert!(error("architectures = \"mt\"").contains("quick.architectures: `mt` is not in `architectures`"));
-    let ports = error("ports = 3");
-    assert!(ports.contains("quick: after its changes, workload.ports: only the service `udp` has ports"), "{ports}");
     let hosts = Experiment::parse(&format!("{GOOD}[network]\nclients = 20\n"), "x.toml").unwrap_err().to_string();
     assert!(hosts.contains("network.clients: cannot divide 10 connections among 20 clients"), "{hosts}");
     let clients = error("connections = 2\nclient = { clients = 4 }");
