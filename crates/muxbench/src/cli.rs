@@ -17,7 +17,7 @@ use crate::foreign_flags::with_remedy;
 use crate::options::execution::ExecutionArgs;
 use crate::options::format::FormatArgs;
 use crate::options::is_given;
-use crate::{help, output, refused_flags};
+use crate::{help, output};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
 const ALLOWED_WITH_RESUME: [(&str, &[&str]); 6] = [
@@ -153,11 +153,9 @@ pub fn chosen(tool: &mut clap::Command, name: Option<OsString>) -> &mut clap::Co
     }
 }
 
-/// Returns an error for given flags that the command refuses: always, or with `--resume` or `--merge`.
+/// Returns an error for given flags that `--resume` or `--merge` refuses.
 fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    refused_flags::error(command, matches)
-        .or_else(|| conflict_with_resume(command, matches))
-        .or_else(|| conflict_with_merge(command, matches))
+    conflict_with_resume(command, matches).or_else(|| conflict_with_merge(command, matches))
 }
 
 /// Returns an error that names the given flags that `--merge` of `atlas` rejects. The races of a map contain their traffic.

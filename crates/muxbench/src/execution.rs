@@ -29,6 +29,7 @@ use signal_hook::consts::SIGINT;
 
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
+use crate::options::given::Options;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
 use crate::{exit, output};
@@ -51,7 +52,7 @@ struct Session {
 /// Joins the distributed run, if the user requested one. Does not return in a worker, which needs neither the experiment
 /// nor the folder. `transport` selects one of several addresses of the first process.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
-    if !args.distributed {
+    if !args.distributed() {
         return Ok(None);
     }
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
@@ -68,8 +69,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
              (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
-    let continues = matches!(args.lost_worker.as_deref(), Some("continue" | "go-on"));
-    let loss = if continues { LossPolicy::Continue } else { LossPolicy::EndRun };
+    let loss = if args.continues() { LossPolicy::Continue } else { LossPolicy::EndRun };
     let mut workers = Workers::accept_all(&place, loss)?;
     workers.surrounding = Surrounding::here()?;
     workers.measure_clocks()?;
@@ -131,9 +131,9 @@ pub fn measure(
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;
         let folder = folder()?;
         let stop = stop_at_signals()?;
-        let session = Session::resume(&folder, args.allow_exec, clients, change)
+        let session = Session::resume(&folder, args.allow_exec(), clients, change)
             .with_context(|| format!("cannot resume {}", folder.display()))?;
-        if args.explain && session.header.strategy.is_search() {
+        if args.explain() && session.header.strategy.is_search() {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
         (session, stop)
@@ -158,7 +158,7 @@ pub fn measure(
                 _ => Ok((plan, strategy)),
             }
         };
-        let begun = Session::begin(&experiment, args.output.as_deref(), args.allow_exec, clients, feasible);
+        let begun = Session::begin(&experiment, args.output.as_deref(), args.allow_exec(), clients, feasible);
         if begun.is_err() && stop.is_requested() {
             output::note("stopped before the first trial; nothing is stored");
             std::process::exit(exit::STOPPED.into());
@@ -346,7 +346,7 @@ impl Session {
         }
         let (plan, strategy) = strategy(plan, &host)?;
         for warning in &plan.warnings {
-            output::warn(report::format::visible(warning));
+            output::warn(report::format::visible(&Options::default().with_flag(warning.clone(), false)));
         }
         warn_of_cpus(&clients, &plan.trials);
         allow_commands(&plan.trials, allow_exec)?;

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{exit, refused_flags};
+use crate::exit;
 
 /// The lowest and the highest number of columns.
 const COLUMNS: (usize, usize) = (40, 100);
@@ -10,158 +10,6 @@ const COLUMNS: (usize, usize) = (40, 100);
 const EXAMPLES: usize = 2;
 /// The heading of the flag for help, if the command has it.
 const RESULTS: &str = "Results";
-
-/// The flags in `-h` of the commands with many flags. Other commands show all flags.
-const SHORT: &[(&str, &[&str])] = &[
-    (
-        "compare",
-        &[
-            "arch",
-            "target",
-            "rate",
-            "connections",
-            "service",
-            "request",
-            "response",
-            "measure",
-            "until",
-            "json",
-            "explain",
-            "resume",
-        ],
-    ),
-    (
-        "sweep",
-        &[
-            "arch",
-            "target",
-            "rate",
-            "connections",
-            "service",
-            "request",
-            "response",
-            "measure",
-            "past",
-            "csv",
-            "json",
-            "resume",
-        ],
-    ),
-    (
-        "capacity",
-        &[
-            "p50",
-            "p99",
-            "p999",
-            "time_max",
-            "arch",
-            "target",
-            "connections",
-            "service",
-            "request",
-            "response",
-            "json",
-            "resume",
-        ],
-    ),
-    (
-        "overload",
-        &["capacity", "pulse", "p99", "arch", "target", "connections", "request_timeout", "retries", "json", "resume"],
-    ),
-    (
-        "advise",
-        &[
-            "objective",
-            "limit",
-            "budget",
-            "rate",
-            "connections",
-            "arch",
-            "target",
-            "exec",
-            "allow_exec",
-            "json",
-            "resume",
-        ],
-    ),
-    ("atlas", &["objective", "budget", "merge", "rate", "connections", "response", "arch", "json", "resume"]),
-    ("gate", &["limit", "budget", "rate", "connections", "exec", "allow_exec", "history", "json"]),
-    (
-        "load",
-        &[
-            "rate",
-            "profile",
-            "trace",
-            "connections",
-            "measure",
-            "method",
-            "header",
-            "body",
-            "cacert",
-            "insecure",
-            "samples",
-            "json",
-        ],
-    ),
-    ("run", &["quick", "output", "resume", "allow_exec", "strict", "explain", "json", "quiet", "distributed"]),
-    ("plan", &["quick", "hosts", "from", "json", "schema"]),
-    ("serve", &["arch", "service", "ports", "request", "response", "folder", "listen", "cpus", "json"]),
-    ("idle", &["connections", "service", "time", "json"]),
-    ("observe", &["port", "pid", "pcap", "duration", "output", "json"]),
-    ("calibrate", &["hold", "law", "rounds", "transport", "connections", "rate", "measure", "strict", "json"]),
-    ("lab", &["network", "delay", "jitter", "loss", "bandwidth"]),
-];
-
-/// Defaults that differ between commands with the same flag.
-const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "compare",
-        &[
-            ("connections", "400"),
-            ("ramp", "100ms"),
-            ("warm_up", "100ms"),
-            ("measure", "300ms"),
-            ("cool_down", "100ms"),
-        ],
-    ),
-    (
-        "sweep",
-        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "2s"), ("cool_down", "1s")],
-    ),
-    (
-        "capacity",
-        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
-    ),
-    (
-        "advise",
-        &[
-            ("connections", "400"),
-            ("ramp", "50ms"),
-            ("warm_up", "100ms"),
-            ("measure", "from --budget"),
-            ("cool_down", "1s"),
-        ],
-    ),
-    (
-        "atlas",
-        &[
-            ("connections", "50,400,2000"),
-            ("ramp", "50ms"),
-            ("warm_up", "100ms"),
-            ("measure", "from --budget"),
-            ("cool_down", "1s"),
-        ],
-    ),
-    (
-        "overload",
-        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
-    ),
-    (
-        "gate",
-        &[("connections", "400"), ("ramp", "100ms"), ("warm_up", "200ms"), ("measure", "1500ms"), ("cool_down", "1s")],
-    ),
-    ("load", &[("connections", "400"), ("ramp", "1s"), ("warm_up", "1s"), ("measure", "5s"), ("cool_down", "2s")]),
-];
 
 /// Arranges the help of all commands within a number of columns.
 pub fn arranged(command: Command, columns: usize) -> Command {
@@ -172,35 +20,15 @@ pub fn arranged(command: Command, columns: usize) -> Command {
 fn of_command(command: Command) -> Command {
     let name = command.get_name().to_owned();
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let short = SHORT.iter().find(|(command, _)| *command == name).map(|(_, flags)| *flags);
-    let defaults = DEFAULTS.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, defaults)| *defaults);
-    let is_refused = |arg: &Arg| refused_flags::of(&name).any(|(id, _)| arg.get_id() == id);
     let is_result = |arg: &Arg| arg.get_help_heading() == Some(RESULTS);
     let heading = command.get_arguments().any(is_result).then_some(RESULTS);
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help_heading(heading);
     let everything = format!("{examples}\n\n{}", exit::described(&name));
     command
-        .mut_args(|arg| {
-            let is_hidden = arg.is_hide_set() || is_refused(&arg);
-            of_arg(arg, short, defaults).hide(is_hidden)
-        })
         .disable_help_flag(true)
         .arg(help.help("Print this summary, or everything with --help"))
         .after_help(summary(&name, &examples))
         .after_long_help(everything.trim_start().to_owned())
-}
-
-fn of_arg(arg: Arg, short: Option<&[&str]>, defaults: &[(&str, &str)]) -> Arg {
-    let id = arg.get_id().to_string();
-    let is_short = arg.is_positional() || short.is_none_or(|short| short.contains(&&*id));
-    let arg = arg.hide_short_help(!is_short);
-    let Some((_, default)) = defaults.iter().find(|(flag, _)| *flag == id) else { return arg };
-    let text = |of: Option<&clap::builder::StyledStr>| of.map(ToString::to_string).unwrap_or_default();
-    let (short, long) = (text(arg.get_help()), text(arg.get_long_help()));
-    let rest = long.strip_prefix(&short).unwrap_or_default();
-    let short = format!("{short} [default: {default}]");
-    let long = format!("{short}{rest}");
-    arg.help(short).long_help(long)
 }
 
 /// Returns the first examples, and where the others are.
@@ -213,12 +41,12 @@ fn summary(name: &str, examples: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use harness::spec::presets;
+    use harness::spec::{Phases, presets};
 
     use super::*;
     use crate::cli::Cli;
-    use crate::commands::{capacity, load, overload, sweep};
-    use crate::options::setup::{GRID_CONNECTIONS, PHASES_OF_BUILDS, PHASES_OF_RACE, phases_of_rates};
+    use crate::options::given::Options;
+    use crate::options::setup::GRID_CONNECTIONS;
 
     fn built(columns: usize) -> Command {
         let mut command = arranged(Cli::command(), columns);
@@ -298,51 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn lists_name_existing_flags() {
-        let command = built(80);
-        let defaults =
-            DEFAULTS.iter().map(|(name, flags)| (name, flags.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()));
-        for (name, flags) in SHORT.iter().map(|(name, flags)| (name, flags.to_vec())).chain(defaults) {
-            let command = command.find_subcommand(name).unwrap();
-            let has = |flag: &&str| command.get_arguments().any(|arg| arg.get_id() == flag);
-            assert!(flags.iter().all(has), "{name}: {flags:?}");
-        }
-    }
-
-    #[test]
-    fn shown_defaults_are_those_of_the_commands() {
-        let compare = presets::find("compare").unwrap().experiment();
-        let connections: Vec<String> = compare.workload.connections.0.iter().map(ToString::to_string).collect();
-        let phases = [
-            ("compare", compare.phases),
-            ("sweep", phases_of_rates(sweep::MEASURE)),
-            ("capacity", phases_of_rates(capacity::MEASURE)),
-            ("advise", PHASES_OF_RACE),
-            ("atlas", PHASES_OF_RACE),
-            ("overload", phases_of_rates(overload::MEASURE)),
-            ("gate", PHASES_OF_BUILDS),
-            ("load", load::PHASES),
-        ];
-        for ((command, flags), (of, phases)) in DEFAULTS.iter().zip(phases) {
-            assert_eq!(*command, of);
-            let connections = match of {
-                "compare" => connections.join(","),
-                "atlas" => GRID_CONNECTIONS.map(|it| it.to_string()).join(","),
-                _ => connections[0].clone(),
-            };
-            let measure = match of {
-                "advise" | "atlas" => "from --budget".to_owned(),
-                _ => phases.measure.to_string(),
-            };
-            let expected = [
-                ("connections", connections),
-                ("ramp", phases.ramp.to_string()),
-                ("warm_up", phases.warm_up.to_string()),
-                ("measure", measure),
-                ("cool_down", phases.cool_down.to_string()),
-            ];
-            let shown: Vec<_> = flags.iter().map(|(flag, default)| (*flag, (*default).to_owned())).collect();
-            assert_eq!(shown, expected, "{command}");
-        }
+    fn shown_defaults_of_compare_are_those_of_its_preset() {
+        let preset = presets::find("compare").unwrap().experiment();
+        let Phases { ramp, warm_up, measure, cool_down, .. } = Options::defaults("compare").read("phases.").unwrap();
+        let Phases { sessions, .. } = preset.phases;
+        assert_eq!(Phases { ramp, warm_up, measure, sessions, cool_down }, preset.phases);
+        let connections: Vec<u32> = Options::defaults("compare").list("connections");
+        assert!(preset.workload.connections.0.iter().map(|it| it.get()).eq(connections));
+        assert_eq!(Options::defaults("atlas").list::<u32>("connections"), GRID_CONNECTIONS);
     }
 }

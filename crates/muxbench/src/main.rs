@@ -11,7 +11,6 @@ mod help;
 mod options;
 mod output;
 mod progress;
-mod refused_flags;
 mod signals;
 
 use std::process::ExitCode;

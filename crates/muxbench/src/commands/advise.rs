@@ -10,7 +10,7 @@ use harness::plan::Plan;
 use harness::record::{AdviseGoal, Run, RunHeader, Strategy, Workload};
 use harness::spec::http::Http;
 use harness::spec::units::{Rate, Time, time_above_0};
-use harness::spec::{Candidate, Experiment, OneOrMany};
+use harness::spec::{Candidate, Experiment};
 use harness::strategy;
 use harness::strategy::advise::{self, variations};
 use report::{AdviceReport, Summary, format, text};
@@ -20,6 +20,7 @@ use crate::exit::of_validity;
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
+use crate::options::given::Options;
 use crate::options::objective::{HEADING, ObjectiveArgs};
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, files, output};
@@ -65,9 +66,6 @@ pub struct Args {
     /// Three repeats always run
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
-    /// Requests/s, as in 2k or 2000/s [default: 2000]
-    #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]
-    rate: Option<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
@@ -80,12 +78,8 @@ impl Args {
     }
 
     fn experiment(&self) -> anyhow::Result<Experiment> {
-        let window = |experiment: &Experiment| window(experiment, self.rate, self.budget());
-        let mut experiment = self.setup.experiment_of_race(&self.base, window)?;
-        if let Some(rate) = self.rate {
-            experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        }
-        let (experiment, _) = checked(&experiment, &self.base)?;
+        let experiment = self.setup.experiment_of_race(&self.base, |experiment| window(experiment, self.budget()))?;
+        let (experiment, _) = checked(&experiment, &self.setup.options, self.base.has_file())?;
         let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?.len();
         if loads > 1 {
             bail!(
@@ -122,21 +116,21 @@ impl Args {
             contestants,
             variations,
             time_max_ns: budget.0,
-            experiment: checked(experiment, &self.base)?.1,
+            experiment: checked(experiment, &self.setup.options, self.base.has_file())?.1,
         };
         Ok((plan, Strategy::Advise(goal)))
     }
 }
 
 /// Returns the default window of a trial: the first repeat of all servers takes a share of the budget.
-pub fn window(experiment: &Experiment, rate: Option<Rate>, budget: Time) -> Time {
+pub fn window(experiment: &Experiment, budget: Time) -> Time {
     let connections = experiment.workload.targets().first().map_or(0, |it| u64::from(it.get()));
     // The processes, the connections, the ramp and the warm-up of a trial.
     let besides_ns = 350_000_000 + connections * 250_000;
     let trial_ns = budget.0 as f64 * REPEAT_SHARE / experiment.architectures.0.len().max(1) as f64;
     let measure_ns = (trial_ns as u64).saturating_sub(besides_ns).clamp(MEASURE_MIN_NS, MEASURE_MAX_NS);
-    let given = experiment.workload.rate.as_ref().and_then(|rates| rates.0.first().copied());
-    let rate = rate.or(given).filter(|_| !experiment.workload.is_closed());
+    let rates = experiment.workload.rate.as_ref().filter(|_| !experiment.workload.is_closed());
+    let rate = rates.and_then(|rates| rates.0.first().copied());
     let requests_ns = rate.map_or(0.0, |Rate(per_s)| (REQUESTS_MIN / per_s * 1e9).min(MEASURE_FOR_REQUESTS_NS));
     // Whole tenths of a second are easy to read.
     Time((measure_ns as f64).max(requests_ns).round() as u64 / 100_000_000 * 100_000_000)
@@ -163,7 +157,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.execution.format.print(&report, text::advice::render)?;
     let confirmation = write_confirmation(&folder, &run)?;
     if !args.execution.format.json {
-        if args.execution.explain {
+        if args.execution.explain() {
             let mut summary = Summary::of(&run);
             summary.comparisons.truncate(1);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
@@ -182,7 +176,7 @@ fn write_confirmation(folder: &Path, run: &Run) -> anyhow::Result<Option<Experim
     let outcomes = strategy::outcomes(run);
     let advice = advise::advice(&run.header, &outcomes).context("the run is no race")?;
     let Some(experiment) = advise::confirmation(&run.header, &advice) else { return Ok(None) };
-    let (_, text) = checked(&experiment, &BaseArgs::default())?;
+    let (_, text) = checked(&experiment, &Options::default(), false)?;
     let text = format!("# Written by `muxbench advise`: run it with `muxbench compare`.\n{text}");
     files::write(&folder.join(CONFIRM), text.as_bytes())?;
     Ok(Some(experiment))
@@ -229,6 +223,7 @@ fn gate_flags(experiment: &Experiment, workload: &Workload, has_external: bool) 
 
 #[cfg(test)]
 mod tests {
+    use harness::spec::OneOrMany;
     use load::config::{HttpTarget, HttpTraffic};
 
     use super::*;
@@ -280,7 +275,7 @@ mod tests {
         };
         let two = experiment("\"mt\", \"mp\"", "2000");
         let window = |experiment: &Experiment, budget_s: u64| {
-            super::window(experiment, None, Time(budget_s * 1_000_000_000)).to_string()
+            super::window(experiment, Time(budget_s * 1_000_000_000)).to_string()
         };
         assert_eq!((window(&two, 90), window(&two, 7), window(&two, 1)), ("1s".into(), "500ms".into(), "300ms".into()));
         assert_eq!(window(&experiment("\"mt\", \"mp\"", "100"), 5), "2500ms");

@@ -10,7 +10,7 @@ use harness::exec::leftovers;
 use harness::plan::Plan;
 use harness::record::{AdviseGoal, RunHeader, Strategy, Trial};
 use harness::spec::Experiment;
-use harness::spec::units::{Rate, Time, time_above_0};
+use harness::spec::units::{Time, time_above_0};
 use harness::store;
 use harness::strategy::advise::{self, variations};
 use process::stop::Stop;
@@ -24,6 +24,7 @@ use crate::exit::{STOPPED, of_validity, stopped};
 use crate::files::{check_path, in_shell, write};
 use crate::options::experiment::BaseArgs;
 use crate::options::format::FormatArgs;
+use crate::options::given::Actions;
 use crate::options::objective::ObjectiveArgs;
 use crate::options::repeated;
 use crate::options::setup::{SetupArgs, checked};
@@ -77,31 +78,25 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", num_args = 1.., help_heading = HEADING)]
     merge: Vec<PathBuf>,
     /// Print the races in their order, and run nothing
-    #[arg(long, help_heading = HEADING, conflicts_with = "json")]
+    #[arg(long, help_heading = HEADING, conflicts_with = "json", hide_short_help = true)]
     print_plan: bool,
-    /// Requests/s, comma-separated
-    #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
-    rate: Vec<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
     /// Page [default: FOLDER/atlas.html; with --merge none]
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    #[arg(long, value_name = "FILE", help_heading = "Results", hide_short_help = true)]
     html: Option<PathBuf>,
     /// Folder for the results [default: results/TIME-atlas]
-    #[arg(long, value_name = "FOLDER", help_heading = "Results")]
+    #[arg(long, value_name = "FOLDER", help_heading = "Results", hide_short_help = true)]
     output: Option<PathBuf>,
     /// Finish a stopped map [default: the newest]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, help_heading = "Results")]
     resume: Option<Option<PathBuf>>,
-    /// Start the commands of --exec and of `exec` tables
-    ///
-    /// Without this flag muxbench only shows the commands
-    #[arg(long, help_heading = "Servers")]
-    allow_exec: bool,
+    #[command(flatten)]
+    actions: Actions,
     #[command(flatten)]
     format: FormatArgs,
     /// Print no progress
-    #[arg(long, short, help_heading = "Results")]
+    #[arg(long, short, help_heading = "Results", hide_short_help = true)]
     quiet: bool,
 }
 
@@ -145,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => return Ok(stopped_planning()),
         },
     };
-    let allow_exec = if args.allow_exec { " --allow-exec" } else { "" };
+    let allow_exec = if args.actions.has("allow-exec") { " --allow-exec" } else { "" };
     let resume = format!("muxbench atlas --resume {}{allow_exec}", in_shell(&folder));
     let chosen: Vec<&Race> = races.iter().filter(|race| goal(&race.header).time_max_ns > 0).collect();
     for (number, race) in (1..).zip(&chosen) {
@@ -153,7 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.quiet {
             output::note(format_args!("race {number} of {}: {name}", chosen.len()));
         }
-        let (run, ended) = execution::finish(&race.folder, args.allow_exec, args.quiet, &stop)
+        let (run, ended) = execution::finish(&race.folder, args.actions.has("allow-exec"), args.quiet, &stop)
             .with_context(|| execution::failed(&resume))?;
         if ended == RunEnd::Stopped || stop.is_requested() {
             return Ok(stopped(&resume));
@@ -177,8 +172,8 @@ impl Args {
     /// Plans all races below `folder`; `None` if a signal stops it.
     fn prepared(&self, folder: &Path, stop: &Stop) -> anyhow::Result<Option<Vec<Race>>> {
         let budget = self.budget.unwrap_or(BUDGET);
-        let window = |cell: &Experiment, count: usize| window(cell, None, Time(budget.0 / count.max(1) as u64));
-        let cells = self.setup.experiments_of_grid(&self.base, &self.rate, window)?;
+        let window = |cell: &Experiment, count: usize| window(cell, Time(budget.0 / count.max(1) as u64));
+        let cells = self.setup.experiments_of_grid(&self.base, window)?;
         match cells.len() {
             1 => bail!(
                 "a map needs several kinds of traffic, and there is one; give several values of --connections, --rate, --active, \
@@ -205,11 +200,12 @@ impl Args {
                     .map_or(String::new(), |it| format!(", {it} requests/s"));
                 format!("race {number} ({} connections{rate})", loads.map_or(0, |it| it.connections))
             };
-            let (cell, text) = checked(cell, &self.base).with_context(place)?;
+            let (cell, text) = checked(cell, &self.setup.options, self.base.has_file()).with_context(place)?;
             let folder = folder.join(format!("{number:03}"));
             let strategy = |plan: Plan, _: &_| self.goal(plan, &cell, text);
             let header =
-                execution::prepare(&cell, &folder, self.allow_exec || self.print_plan, strategy).with_context(place)?;
+                execution::prepare(&cell, &folder, self.actions.has("allow-exec") || self.print_plan, strategy)
+                    .with_context(place)?;
             races.push(Race { folder, header });
         }
         if races.iter().all(|race| advise::shortest_ns(&race.header.trials) == 0) {
@@ -409,7 +405,7 @@ mod tests {
     fn stopped_or_failed_start_leaves_no_folder() {
         let folder = tempfile::tempdir().unwrap();
         let map = folder.path().join("map");
-        let args: Args = parsed(&format!("--arch epoll,mt -c 4,8 -r 1k --output {}", map.display()));
+        let args: Args = parsed("atlas", &format!("--arch epoll,mt -c 4,8 -r 1k --output {}", map.display()));
         let stop = Stop::default();
         stop.request();
         assert!(args.created(&stop).unwrap().is_none());
@@ -417,7 +413,8 @@ mod tests {
         let (created, races) = args.created(&Stop::default()).unwrap().unwrap();
         assert!(created == map && races.len() > 1 && races[0].folder.starts_with(&map));
         fs::write(folder.path().join("file"), "").unwrap();
-        let args: Args = parsed(&format!("--arch epoll,mt -c 4,8 -r 1k --output {}/file", folder.path().display()));
+        let args: Args =
+            parsed("atlas", &format!("--arch epoll,mt -c 4,8 -r 1k --output {}/file", folder.path().display()));
         assert!(args.created(&Stop::default()).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "only the map and the file");
     }

@@ -15,7 +15,7 @@ use harness::spec::units::{Rate, Time, count, time_above_0};
 use wire::{Address, ServiceSpec};
 
 use crate::options::format::FormatArgs;
-use crate::options::settings::{ClientArgs, PlacementArgs};
+use crate::options::given::Options;
 use crate::options::{named, repeated};
 use crate::{exit, output};
 
@@ -57,16 +57,14 @@ pub struct Args {
     #[arg(long, short = 'z', value_name = "TIME", default_value = "800ms")]
     measure: Time,
     #[command(flatten)]
-    placement: PlacementArgs,
-    #[command(flatten)]
-    client: ClientArgs,
+    options: Options,
     /// Exit with 3 unless every bias is within its limit
     #[arg(long, help_heading = "Results")]
     strict: bool,
     #[command(flatten)]
     format: FormatArgs,
     /// Print no progress
-    #[arg(long, short, help_heading = "Results")]
+    #[arg(long, short, help_heading = "Results", hide_short_help = true)]
     quiet: bool,
 }
 
@@ -77,8 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(law) = repeated(&args.law) {
         bail!("--law: {} appears twice; remove one", law.name());
     }
-    let mut client = spec::Client::default();
-    args.client.apply(&mut client);
+    let client: spec::Client = args.options.read("client.")?;
     if let Some(hold) = args.hold.iter().find(|hold| hold.0 >= client.timeout.0) {
         bail!(
             "--hold {hold}: a client waits for the first response only for {} (--timeout); try a shorter hold, or a longer \
@@ -86,8 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             client.timeout
         );
     }
-    let mut cpus = spec::Placement::default();
-    args.placement.apply(&mut cpus);
+    let cpus: spec::Placement = args.options.read("placement.")?;
     let requests = args.rate.0 * args.measure.0 as f64 / 1e9;
     if requests < Check::REQUESTS_MIN {
         bail!(

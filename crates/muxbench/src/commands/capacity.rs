@@ -20,8 +20,6 @@ use crate::{execution, output};
 /// The defaults of `--to`: requests per second, and connections.
 const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
-/// The default window of a probe.
-pub const MEASURE: Time = Time(1_000_000_000);
 const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 300_000_000_000 };
 
 /// Find the highest rate within a limit of the response time
@@ -53,14 +51,14 @@ pub struct Args {
     #[command(flatten)]
     search: SearchArgs,
     /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave", "slice"], help_heading = "Search")]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave", "slice"], help_heading = "Search", hide_short_help = true)]
     at_rate: Option<Rate>,
     /// First rate, in requests per second, or with --at-rate number of connections [default: 1000]
-    #[arg(long, value_name = "N", help_heading = "Search")]
+    #[arg(long, value_name = "N", help_heading = "Search", hide_short_help = true)]
     from: Option<Rate>,
     /// Highest rate or number of connections to try [default: 10000000 requests per second, or as memory allows; 10000
     /// connections]
-    #[arg(long, value_name = "N", help_heading = "Search")]
+    #[arg(long, value_name = "N", help_heading = "Search", hide_short_help = true)]
     to: Option<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
@@ -83,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let most = args.to.map_or(most, |to| to.0);
     let experiment = || {
-        let mut experiment = args.setup.experiment_of_rates(&args.base, "capacity", MEASURE)?;
+        let mut experiment = args.setup.experiment_of_rates(&args.base, "capacity")?;
         if experiment.workload.profile.is_some() {
             bail!("capacity searches for a constant rate; remove the rate profile, or try `muxbench sweep`");
         }
@@ -99,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let (flag, rate) = args.at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        let (experiment, _) = checked(&experiment, &args.base)?;
+        let (experiment, _) = checked(&experiment, &args.setup.options, args.base.has_file())?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
         if rate.0 < min_rate_per_s {
             bail!(

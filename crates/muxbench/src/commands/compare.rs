@@ -5,15 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use harness::record::{RunHeader, Strategy, UntilGoal};
-use harness::spec::units::{Rate, Share, Time, count, time_above_0};
-use harness::spec::{Experiment, OneOrMany};
+use harness::spec::Experiment;
+use harness::spec::units::{Share, Time, count, time_above_0};
 use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
-use crate::options::over_time::OverTimeArgs;
 use crate::options::set;
-use crate::options::setup::{SetupArgs, checked, checked_with_quick};
+use crate::options::setup::{SetupArgs, checked, checked_with_quick, is_over_time};
 use crate::{execution, output};
 
 /// The default of `--budget`, in nanoseconds.
@@ -47,17 +46,10 @@ pub struct Args {
     base: BaseArgs,
     #[command(flatten)]
     setup: SetupArgs,
-    /// Requests/s, as in 2k or 2000/s [default: 2000]
-    ///
-    /// Several rates, comma-separated, make several workloads
-    #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
-    rate: Vec<Rate>,
-    #[command(flatten)]
-    over_time: OverTimeArgs,
     /// Repeats of each architecture and workload [default: 3; with --profile or --trace 1]
     ///
     /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
-    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
     execution: ExecutionArgs,
@@ -67,10 +59,10 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", help_heading = "Trials")]
     until: Option<Share>,
     /// Longest time of a run, with --until 2% by default; the first repeat always runs [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = "Trials")]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = "Trials", hide_short_help = true)]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
-    #[arg(long, help_heading = "Results")]
+    #[arg(long, help_heading = "Results", hide_short_help = true)]
     print_experiment: bool,
 }
 
@@ -78,11 +70,8 @@ impl Args {
     /// Returns the experiment, and its text.
     fn experiment(&self, is_sequential: bool) -> anyhow::Result<(Experiment, String)> {
         let mut experiment = self.setup.experiment(&self.base)?;
-        if self.over_time.apply(&mut experiment.workload)? {
+        if is_over_time(&self.setup.options) {
             experiment.repeats = NonZeroU32::MIN;
-        }
-        if !self.rate.is_empty() {
-            experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
         }
         set(&mut experiment.repeats, self.repeats);
         // The file is for `muxbench run`, which runs all repeats.
@@ -90,12 +79,12 @@ impl Args {
             self.unused_repeats(&experiment).into_iter().for_each(output::note_once);
             experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
-        let found = checked(&experiment, &self.base)?;
+        let found = checked(&experiment, &self.setup.options, self.base.has_file())?;
         // Only `muxbench run` has `--quick`, for the printed file.
         if !self.print_experiment || experiment.quick.is_none() {
             return Ok(found);
         }
-        Ok(checked_with_quick(&experiment, &self.base).unwrap_or_else(|_| {
+        Ok(checked_with_quick(&experiment, &self.setup.options, self.base.has_file()).unwrap_or_else(|_| {
             output::note(
                 "the printed file lacks the [quick] table of FILE, which does not fit the flags; add one that does",
             );
@@ -150,6 +139,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use harness::spec::OneOrMany;
+    use harness::spec::units::Rate;
+
     use super::*;
     use crate::options::parsed;
 
@@ -160,7 +152,7 @@ mod tests {
             "name = 'mine'\narchitectures = 'epoll'\n[workload]\nconnections = 9\nprofile = 'hold:1k:9s'\nrate = 500\n";
         std::fs::write(&file, text).unwrap();
         let workload = |flags: &str| {
-            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            let args: Args = parsed("compare", &format!("{} {flags}", file.path().display()));
             args.experiment(false).unwrap().0.workload
         };
         let of_file = workload("");
@@ -168,7 +160,7 @@ mod tests {
             (of_file.profile, of_file.rate),
             (Some("hold:1k:9s".parse().unwrap()), Some(OneOrMany(vec![Rate(500.0)])))
         );
-        let args: Args = parsed(&format!("{} -z 3s", file.path().display()));
+        let args: Args = parsed("compare", &format!("{} -z 3s", file.path().display()));
         assert!(args.experiment(false).unwrap_err().to_string().starts_with("--measure: the window lasts as long"));
         let of_flag = workload("--profile hold:2k:1s");
         assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
@@ -179,7 +171,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "name = 'mine'\n[workload]\nconnections = 9\n").unwrap();
         let experiment = |flags: &str| {
-            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            let args: Args = parsed("compare", &format!("{} {flags}", file.path().display()));
             args.experiment(false).map(|(experiment, _)| experiment)
         };
         for (flags, server) in [("--arch mt", "mt"), ("--target it=http://127.0.0.1:1", "target:it")] {
@@ -198,7 +190,7 @@ mod tests {
                     [quick]\narchitectures = 'mt'\nmeasure = '1s'\nclient = { clients = 3 }\nrate = 100\n";
         std::fs::write(&file, text).unwrap();
         let printed = |flags: &str| {
-            let args: Args = parsed(&format!("{} {flags}", file.path().display()));
+            let args: Args = parsed("compare", &format!("{} {flags}", file.path().display()));
             Experiment::parse(&args.experiment(false).unwrap().1, "printed").unwrap()
         };
         let of_file = Experiment::parse(text, "mine.toml").unwrap().quick;
@@ -214,7 +206,7 @@ mod tests {
         let text = "name = 'mine'\narchitectures = 'epoll'\nrepeats = 5\n[workload]\nconnections = 9\nrate = 500\n";
         std::fs::write(&file, text).unwrap();
         for (flags, repeats, has_note) in [("", REPEATS_MAX, true), ("--repeats 4", 4, false)] {
-            let args: Args = parsed(&format!("{} --until 2% {flags}", file.path().display()));
+            let args: Args = parsed("compare", &format!("{} --until 2% {flags}", file.path().display()));
             assert_eq!(args.experiment(true).unwrap().0.repeats.get(), repeats);
             let note = args.unused_repeats(&args.setup.experiment(&args.base).unwrap());
             assert_eq!(note.is_some_and(|it| it.contains("`repeats = 5` of FILE does not count")), has_note, "{flags}");

@@ -11,8 +11,8 @@ use harness::exec::event::RunEnd;
 use harness::host::Host;
 use harness::plan::Plan;
 use harness::record::{Figure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
-use harness::spec::units::{Rate, Share, Time, time_above_0};
-use harness::spec::{Experiment, OneOrMany};
+use harness::spec::Experiment;
+use harness::spec::units::{Share, Time, time_above_0};
 use harness::strategy::gate::{GateOutcome, REPEATS_MAX, repeat_ns};
 use report::analysis::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
@@ -48,6 +48,8 @@ const HEADING: &str = "Gate";
   muxbench gate epoll mt profile.toml           # see observe
   muxbench gate OLD NEW --markdown --junit gate.xml --history gate.jsonl
   muxbench report gate.jsonl --figures plots    # changes from build to build")]
+// OLD and NEW are the servers.
+#[command(mut_arg("arch", |arg| arg.hide(true)))]
 pub struct Args {
     /// Old build: command with {port}, URL, name or architecture
     ///
@@ -71,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = time_above_0, help_heading = HEADING)]
     budget: Option<Time>,
     /// Write the result as JUnit XML, for CI systems
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    #[arg(long, value_name = "FILE", help_heading = "Results", hide_short_help = true)]
     junit: Option<PathBuf>,
     /// Append the result, and look for lasting changes
     ///
@@ -79,13 +81,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     history: Option<PathBuf>,
     /// Name of the new build in the history, such as a commit [default: the start time]
-    #[arg(long, value_name = "TEXT", requires = "history", help_heading = "Results")]
+    #[arg(long, value_name = "TEXT", requires = "history", help_heading = "Results", hide_short_help = true)]
     label: Option<String>,
-    /// Requests/s, as in 2k or 2000/s [default: 2000]
-    ///
-    /// Several rates, comma-separated, make several workloads
-    #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
-    rate: Vec<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
@@ -100,12 +97,9 @@ impl Args {
     /// Returns the experiment of both builds, with as many repeats as may fit into the budget.
     fn experiment(&self, builds: &Builds) -> anyhow::Result<Experiment> {
         let mut experiment = self.setup.experiment_of_builds(builds, &self.base)?;
-        if !self.rate.is_empty() {
-            experiment.workload.rate = Some(OneOrMany(self.rate.clone()));
-        }
         check_options(&experiment, "a gate compares two servers")?;
         experiment.repeats = repeats(&experiment, self.time_max_ns());
-        Ok(checked(&experiment, &self.base)?.0)
+        Ok(checked(&experiment, &self.setup.options, self.base.has_file())?.0)
     }
 
     /// Returns the given flags that choose how the gate is shown and where its result is written.
@@ -216,11 +210,11 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     }
     args.execution.format.print(&report, text::gate::render)?;
     if !args.execution.format.json {
-        if args.execution.explain {
+        if args.execution.explain() {
             let summary = report::analysis::Summary::of(&run);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
-        let places = places(&folder, report.outcome, args.execution.explain, args.history.is_some());
+        let places = places(&folder, report.outcome, args.execution.explain(), args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
     if let Some(code) = execution::code(&in_shell(&folder), &run, ended, &args.display_flags()) {
@@ -310,13 +304,14 @@ fn append(path: &Path, entry: &GateEntry) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use harness::spec::Service;
+    use harness::spec::units::Rate;
 
     use super::*;
     use crate::options::parsed;
 
     #[test]
     fn junit_and_history_are_different_files() {
-        let error = gate(&parsed("epoll mt --junit a --history ./a")).unwrap_err().to_string();
+        let error = gate(&parsed("gate", "epoll mt --junit a --history ./a")).unwrap_err().to_string();
         assert!(error.starts_with("--junit and --history: both are a;"), "{error}");
     }
 
@@ -328,7 +323,7 @@ mod tests {
                     command = ['./c', '{port}']\n[workload]\nconnections = [30, 50]\nrate = 700\nresponse = '2KiB'\n";
         fs::write(&file, text).unwrap();
         let experiment = |new: &str, flags: &str| {
-            let args: Args = parsed(&format!("old new {} {flags}", file.display()));
+            let args: Args = parsed("gate", &format!("old new {} {flags}", file.display()));
             let builds = args.setup.builds("./old {port}", new, &args.base).unwrap();
             args.experiment(&builds).unwrap()
         };
@@ -345,7 +340,7 @@ mod tests {
         assert_eq!(commands.keys().collect::<Vec<_>>(), ["go", "old"], "a build may be a server of the file");
         assert_eq!(commands["go"].command, ["./go", "{port}"]);
         assert_eq!(commands["old"].command, ["./old", "{port}"], "a build replaces a server of its name");
-        let args: Args = parsed(&format!("old new {}", file.display()));
+        let args: Args = parsed("gate", &format!("old new {}", file.display()));
         let error = args.setup.builds("./old {port}", "old", &args.base).unwrap_err().to_string();
         assert!(error.starts_with("OLD and NEW are both named exec:old"), "{error}");
         let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
@@ -357,6 +352,7 @@ mod tests {
     fn refused_gate_names_a_remedy() {
         for (line, words) in [
             ("epoll epol", "did you mean `epoll`?"),
+            ("epoll mt --arch poll", "--arch: a gate compares OLD with NEW; omit it"),
             ("epoll mt --exec it=x", "exec:it is neither OLD nor NEW"),
             ("epoll mt --history Cargo.toml", "line 1 is no result of a gate"),
             ("epoll mt --junit absent/x", "cannot write absent/x: its folder does not exist"),
@@ -364,7 +360,7 @@ mod tests {
             ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
             ("mt-pool mt-pool --accept shared,reuseport", "--accept: a gate compares two servers"),
         ] {
-            let args: Args = parsed(line);
+            let args: Args = parsed("gate", line);
             let error = format!("{:#}", gate(&args).unwrap_err());
             assert!(error.contains(words), "{line}: {error}");
         }
@@ -405,7 +401,7 @@ mod tests {
     #[test]
     fn command_of_a_stopped_gate_keeps_each_display_flag() {
         for flags in ["--json --quiet --junit a.xml", "--strict --explain --history h.jsonl --label x"] {
-            let args: Args = parsed(&format!("epoll mt {flags}"));
+            let args: Args = parsed("gate", &format!("epoll mt {flags}"));
             assert_eq!(args.display_flags().join(" "), flags);
         }
     }

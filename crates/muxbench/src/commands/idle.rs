@@ -1,6 +1,5 @@
 //! `muxbench idle`: holds idle connections to a server.
 
-use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -10,13 +9,13 @@ use ::load::LoadConfig;
 use ::load::tools::idle::{self, IdleEvent, IdleResult};
 use anyhow::{Context, bail};
 use harness::spec::Service;
-use harness::spec::units::{Time, count};
+use harness::spec::units::Time;
 
 use crate::execution::plan_here;
 use crate::options::experiment::BaseArgs;
-use crate::options::setup::{LoadArgs, checked};
+use crate::options::given::Options;
+use crate::options::setup::{changed, checked};
 use crate::options::target::TargetArgs;
-use crate::options::traffic::TrafficArgs;
 use crate::{control, exit, output, signals};
 
 /// Hold idle connections, and verify that they stay alive
@@ -30,11 +29,8 @@ use crate::{control, exit, output, signals};
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Open connections [default: 400]
-    #[arg(long, short, value_name = "N", help_heading = "Load", value_parser = count::<NonZeroU32>)]
-    connections: Option<NonZeroU32>,
     #[command(flatten)]
-    traffic: TrafficArgs,
+    options: Options,
     /// Duration, such as 1min [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", help_heading = "Load")]
     time: Option<Time>,
@@ -64,13 +60,13 @@ fn for_runner() -> anyhow::Result<ExitCode> {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut experiment =
-        LoadArgs::of(args.connections, &args.traffic).experiment(&args.target.server(args.traffic.service())?)?;
+    let servers = args.target.server(args.options.get("service"))?;
+    let mut experiment = changed(&args.options, BaseArgs::default().read()?, false, &servers)?;
     if experiment.workload.service == Service::Udp {
         bail!("--service udp: datagrams have no connections to hold; try another service");
     }
     experiment.workload.connections.0.truncate(1);
-    let (plan, _) = plan_here(&checked(&experiment, &BaseArgs::default())?.0)?;
+    let (plan, _) = plan_here(&checked(&experiment, &args.options, false)?.0)?;
     let trial = plan.trials.into_iter().next().context("the plan has no trial")?;
     if !trial.infeasible.is_empty() {
         bail!("{}", trial.infeasible.join("\n"));

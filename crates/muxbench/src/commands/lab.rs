@@ -18,7 +18,7 @@ use process::stop::{Stop, ends_at_hangup};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::options::settings::ConditionArgs;
+use crate::options::given::Options;
 
 /// Interval between checks for the command's end and for questions of distributed runs about the network.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -43,9 +43,9 @@ pub struct Args {
     #[arg(long, value_name = "NETWORK", default_value = "lab", help_heading = "Network")]
     network: Network,
     #[command(flatten)]
-    conditions: ConditionArgs,
+    options: Options,
     /// Seed of all random numbers
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, hide_short_help = true)]
     seed: u64,
     /// Command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -54,7 +54,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut network = args.network.clone();
-    args.conditions.apply(&mut network);
+    args.options.apply(&mut network, "network.")?;
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
     let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
     // Place the processes as in a run.

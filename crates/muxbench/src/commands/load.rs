@@ -12,9 +12,8 @@ use harness::host::Host;
 use harness::plan::Plan;
 use harness::record::{LoadOrder, Strategy, Trial, Verdict, VerdictKind};
 use harness::samples::Unwritten;
+use harness::spec::Service;
 use harness::spec::profile::Profile;
-use harness::spec::units::{Rate, Time};
-use harness::spec::{OneOrMany, Phases, Service};
 use report::analysis::workload::over_time;
 use report::format;
 use report::text::{Medium, load_result, table, tail_mark};
@@ -24,19 +23,10 @@ use serde::Serialize;
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
-use crate::options::over_time::OverTimeArgs;
-use crate::options::setup::{LoadArgs, checked};
+use crate::options::given::Options;
+use crate::options::setup::{changed, checked, shorten};
 use crate::options::target::TargetArgs;
 use crate::{control, execution, exit, files, output};
-
-/// The default phases, but for the cool-down of streams.
-pub const PHASES: Phases = Phases {
-    ramp: Time(1_000_000_000),
-    warm_up: Time(1_000_000_000),
-    measure: Time(5_000_000_000),
-    sessions: None,
-    cool_down: Time(2_000_000_000),
-};
 
 /// Load a running server, and store the client's measurements
 ///
@@ -61,13 +51,8 @@ pub const PHASES: Phases = Phases {
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Requests/s, as in 2k or 2000/s [default: 2000]
-    #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]
-    rate: Option<Rate>,
     #[command(flatten)]
-    over_time: OverTimeArgs,
-    #[command(flatten)]
-    load: LoadArgs,
+    options: Options,
     /// Write the raw samples to a Parquet file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     samples: Option<PathBuf>,
@@ -138,18 +123,15 @@ impl Listener for Runner {
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     args.samples.as_deref().map_or(Ok(()), files::check_in_place)?;
     let experiment = || {
-        let mut experiment = args.load.experiment(&args.target.server(args.load.traffic.service())?)?;
+        let servers = args.target.server(args.options.get("service"))?;
+        let mut experiment = changed(&args.options, BaseArgs::default().read()?, false, &servers)?;
         experiment.name = "load".into();
-        let cool_down = match experiment.workload.service {
-            Service::Stream => experiment.phases.cool_down,
-            _ => PHASES.cool_down,
-        };
-        args.load.shorten(&mut experiment, Phases { cool_down, ..PHASES });
-        args.over_time.apply(&mut experiment.workload)?;
-        if let Some(rate) = args.rate {
-            experiment.workload.rate = Some(OneOrMany(vec![rate]));
+        let cool_down = experiment.phases.cool_down;
+        shorten(&args.options, &mut experiment, "load", None)?;
+        if experiment.workload.service == Service::Stream {
+            experiment.phases.cool_down = cool_down;
         }
-        Ok(checked(&experiment, &BaseArgs::default())?.0)
+        Ok(checked(&experiment, &args.options, false)?.0)
     };
     // Several loads with one seed send the same requests, whatever their rates: clients of key-value stores then expect the same values.
     let strategy = |mut plan: Plan, _: &Host| {

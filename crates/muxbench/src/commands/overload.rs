@@ -19,8 +19,6 @@ use crate::options::experiment::BaseArgs;
 use crate::options::search::{SearchArgs, SearchDefaults};
 use crate::options::setup::{SetupArgs, checked, separate, set_slices_of_search};
 
-/// The default window of a probe.
-pub const MEASURE: Time = Time(1_000_000_000);
 /// A pulse of 1.5 times the capacity needs no exact capacity.
 const SEARCH: SearchDefaults = SearchDefaults { precision: 0.1, time_max_ns: 180_000_000_000 };
 /// The default of `--request-timeout`.
@@ -58,27 +56,27 @@ pub struct Args {
     #[arg(long, value_name = "RATE", help_heading = "Search", conflicts_with_all = ["interleave", "slice"])]
     capacity: Option<Rate>,
     /// Rate before and after the pulse, as a multiple of the capacity [default: 0.7]
-    #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
+    #[arg(long = "base", value_name = "FACTOR", value_parser = factor, help_heading = HEADING, hide_short_help = true)]
     base_rate: Option<f64>,
     /// Pulse, as a multiple of the capacity [default: 1.5]
     #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = HEADING)]
     pulse: Option<f64>,
     /// Time before the pulse [default: 10s]
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", help_heading = HEADING, hide_short_help = true)]
     before: Option<Time>,
     /// Time of the pulse [default: 5s]
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", help_heading = HEADING, hide_short_help = true)]
     pulse_length: Option<Time>,
     /// Time after the pulse [default: 20s]
-    #[arg(long, value_name = "TIME", help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", help_heading = HEADING, hide_short_help = true)]
     after: Option<Time>,
     #[command(flatten)]
     search: SearchArgs,
     /// First rate, in requests per second [default: 1000]
-    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    #[arg(long, value_name = "RATE", help_heading = "Search", hide_short_help = true)]
     from: Option<Rate>,
     /// Highest rate to try [default: as memory allows]
-    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    #[arg(long, value_name = "RATE", help_heading = "Search", hide_short_help = true)]
     to: Option<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
@@ -126,7 +124,7 @@ impl Args {
 
     /// Returns the experiment of the probes, and the time limit of requests.
     fn experiment(&self) -> anyhow::Result<(Experiment, RequestTimeout)> {
-        let mut experiment = self.setup.experiment_of_rates(&self.base, "overload", MEASURE)?;
+        let mut experiment = self.setup.experiment_of_rates(&self.base, "overload")?;
         let workload = &experiment.workload;
         if workload.requests_per_connection.is_some() || workload.service == Service::Udp {
             bail!(
@@ -148,7 +146,7 @@ impl Args {
             }
         };
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        let (mut experiment, _) = checked(&experiment, &self.base)?;
+        let (mut experiment, _) = checked(&experiment, &self.setup.options, self.base.has_file())?;
         let (flag, window_ns) = match self.capacity {
             None => ("--from", experiment.phases.measure.0),
             Some(_) => ("--capacity", self.pulse()?.profile(rate.0).length_ns()),

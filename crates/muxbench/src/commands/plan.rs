@@ -56,16 +56,16 @@ pub struct HostsArgs {
     #[arg(long, value_name = "RUN", requires = "hosts")]
     from: Option<PathBuf>,
     /// Measure the client's CPU time per request now, on this host
-    #[arg(long, requires = "hosts")]
+    #[arg(long, requires = "hosts", hide_short_help = true)]
     measure: bool,
     /// CPUs of each client host [default: those of this host]
-    #[arg(long, value_name = "N", requires = "hosts", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", requires = "hosts", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     client_host_cpus: Option<NonZeroU32>,
     /// Memory of each client host, in GiB [default: that of this host]
-    #[arg(long, value_name = "GIB", requires = "hosts", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "GIB", requires = "hosts", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     client_host_memory: Option<NonZeroU32>,
     /// IP addresses of each client host
-    #[arg(long, value_name = "N", requires = "hosts", default_value = "1", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", requires = "hosts", default_value = "1", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     client_host_addresses: NonZeroU32,
 }
 

@@ -10,10 +10,8 @@ use std::{io, iter, thread};
 use anyhow::{Context, bail};
 use harness::host::placement;
 use harness::plan::stage_cpus;
-use harness::spec::ServerSpec;
-use harness::spec::stream::Stream;
-use harness::spec::units::{Cpus, Size, TimeLimit, Work, count};
-use harness::spec::{self, Kv, Service};
+use harness::spec::units::{Cpus, Size, TimeLimit, count};
+use harness::spec::{Experiment, Kv, OneOrMany, ServerSpec, Service, WorkloadSpec};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
@@ -30,8 +28,8 @@ use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, ServiceSpec};
 
-use crate::options::named;
-use crate::options::settings::{ServerArgs, StreamArgs};
+use crate::options::experiment::BaseArgs;
+use crate::options::given::Options;
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -53,46 +51,13 @@ pub struct Args {
     #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
     #[command(flatten)]
-    server: ServerArgs,
-    /// fixed, kv, redis, http, udp or stream
-    ///
-    /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams (udp), or bursts (stream)
-    #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
-    service: Service,
-    /// Number of ports of `udp`
-    ///
-    /// They start at the port of --listen; with port 0, they are free ports, consecutive if possible
-    #[arg(long, default_value = "10", value_name = "N", value_parser = count::<NonZeroU32>)]
-    ports: NonZeroU32,
-    /// Request size of `fixed` and `udp`
-    #[arg(long, default_value = "128B", value_name = "SIZE")]
-    request: Size,
-    /// Response size of `fixed` and `udp` [default: 10KiB; udp: 128B]
-    #[arg(long, value_name = "SIZE")]
-    response: Option<Size>,
-    /// Memory for the items of `kv` and `redis`, which evict items when it is full
-    #[arg(long, help_heading = "Key-value store", default_value = "64MiB", value_name = "SIZE")]
-    memory: Size,
-    /// Largest item, at most a quarter of --memory
-    #[arg(long, help_heading = "Key-value store", default_value = "1MiB", value_name = "SIZE")]
-    item_max: Size,
-    /// Folder that `http` serves [default: /bytes/N]
-    ///
-    /// From memory, at most 1 GiB. By default, /bytes/N is a body of N bytes
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
+    options: Options,
     /// Longest time for a client of `http` to send a request or to pause while it reads a response, or off
-    #[arg(long, help_heading = "HTTP", default_value = "60s", value_name = "TIME")]
+    #[arg(long, help_heading = "HTTP", default_value = "60s", value_name = "TIME", hide_short_help = true)]
     request_timeout: TimeLimit,
     /// Longest idle time of a connection of `http` after a response, or off
-    #[arg(long, help_heading = "HTTP", default_value = "75s", value_name = "TIME")]
+    #[arg(long, help_heading = "HTTP", default_value = "75s", value_name = "TIME", hide_short_help = true)]
     keepalive_timeout: TimeLimit,
-    /// Simulated work for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential [default: none]
-    #[arg(long, value_name = "WORK", help_heading = "Server settings")]
-    simulated_work: Option<Work>,
-    #[command(flatten)]
-    stream: StreamArgs,
     /// Address; port 0 is a free port
     ///
     /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`.
@@ -101,24 +66,21 @@ pub struct Args {
     /// Use TLS, with a certificate that the server makes [default: plain text]
     ///
     /// Its clients need --insecure, or the certificate that --json prints
-    #[arg(long, help_heading = "TLS")]
+    #[arg(long, help_heading = "TLS", hide_short_help = true)]
     tls: bool,
     /// Certificate of the server, and those of its authorities, in PEM format; implies --tls
-    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_key", hide_short_help = true)]
     tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert, in PEM format
-    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_cert", hide_short_help = true)]
     tls_key: Option<PathBuf>,
     /// CPUs of the server, such as 0-1,3 [default: all]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
     /// Maximum number of connections, and size of a pool without :THREADS. The server refuses further connections; a pool
     /// lets them wait [default: 20000; for a pool 256]
-    #[arg(long, value_name = "N", help_heading = "Server settings", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", help_heading = "Server settings", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     connections_max: Option<NonZeroU32>,
-    /// Have the kernel count the server's system calls; makes each call more expensive
-    #[arg(long, help_heading = "Server settings")]
-    count_syscalls: bool,
     /// Print JSON lines
     #[arg(long, help_heading = "Results")]
     json: bool,
@@ -174,8 +136,11 @@ fn forward<I: Iterator<Item = Message>>(
 
 /// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
-    let mut options = spec::Server::default();
-    args.server.apply(&mut options);
+    let experiment = experiment(args)?;
+    for sentence in experiment.unused() {
+        output::note(args.options.with_flag(sentence, false));
+    }
+    let (options, workload) = (&experiment.server, &experiment.workload);
     let accepts = options.accepts(args.arch);
     let &[accept] = &accepts[..] else { bail!("--accept: a server has one strategy, not {}; name one", accepts.len()) };
     let polls = options.busy_polls();
@@ -188,8 +153,8 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     let config = ServeConfig {
         architecture: args.arch,
         accept,
-        service: service(args)?,
-        work: args.simulated_work.map(|work| work.0),
+        service: service(workload)?,
+        work: workload.simulated_work.map(|work| work.0),
         listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: options.stage_cpus(),
@@ -198,15 +163,15 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         stall: options.stall.map(|stall| stall.0),
         datagrams: options.datagrams(),
         busy_poll,
-        connections_max: match args.service {
-            Service::Udp => args.ports.get(),
+        connections_max: match workload.service {
+            Service::Udp => ports(workload)?,
             // The default of a pool is lower, because its workers take long to start.
             _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
             _ => args.connections_max.map_or(20_000, NonZeroU32::get),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         tls: tls(args),
-        count_syscalls: args.count_syscalls,
+        count_syscalls: options.count_syscalls,
     };
     check_cpus(&config)?;
     let server = Server::start(&config)?;
@@ -214,7 +179,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     if args.json {
         send(&ready_event(&server));
     } else {
-        output::print(&greeting(args, &server))?;
+        output::print(&greeting(args.arch, workload, &server))?;
     }
     while !server.has_ended() && !matches!(messages.recv_timeout(POLL_INTERVAL), Ok(Message::Stop)) {}
     let end = server.snapshot();
@@ -239,15 +204,25 @@ fn check_cpus(config: &ServeConfig) -> anyhow::Result<()> {
     }
 }
 
-fn greeting(args: &Args, server: &Server) -> String {
-    let (request, response) = (args.request, response(args));
-    let service = match (args.service, &args.folder, server.ports()) {
+/// Returns an experiment with this server, whose other settings are those of the options.
+fn experiment(args: &Args) -> anyhow::Result<Experiment> {
+    let mut experiment = BaseArgs::default().read()?;
+    (experiment.workload, experiment.architectures) = (WorkloadSpec::default(), OneOrMany(vec![args.arch.into()]));
+    args.options.apply(&mut experiment, "")?;
+    Ok(experiment)
+}
+
+fn greeting(architecture: Architecture, workload: &WorkloadSpec, server: &Server) -> String {
+    let (request, response) = sizes(workload);
+    let folder = workload.http.as_ref().and_then(|http| http.folder.as_ref());
+    let memory = || workload.kv.clone().unwrap_or_default().memory;
+    let service = match (workload.service, folder, server.ports()) {
         (Service::Fixed, ..) => format!("fixed: {request} -> {response}"),
-        (Service::Kv, ..) => format!("kv: {}", args.memory),
-        (Service::Redis, ..) => format!("redis: {}", args.memory),
+        (Service::Kv, ..) => format!("kv: {}", memory()),
+        (Service::Redis, ..) => format!("redis: {}", memory()),
         (Service::Http, Some(folder), _) => format!("http: {}", folder.display()),
         (Service::Http, None, _) => "http: /bytes/N".into(),
-        (Service::Stream, ..) => stream(args).to_string(),
+        (Service::Stream, ..) => workload.stream.clone().unwrap_or_default().to_string(),
         (Service::Udp, _, ports) => {
             format!("udp: {request} -> {response}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
         }
@@ -263,7 +238,7 @@ fn greeting(args: &Args, server: &Server) -> String {
         None => String::new(),
     };
     let address = server.address();
-    format!("{} listens on {address} ({service}); stop it with Ctrl-C\n{reachable}", args.arch)
+    format!("{architecture} listens on {address} ({service}); stop it with Ctrl-C\n{reachable}")
 }
 
 fn ready_event(server: &Server) -> ServerEvent {
@@ -275,9 +250,22 @@ fn ready_event(server: &Server) -> ServerEvent {
     }
 }
 
-/// Returns the response size. The default for datagrams fits in one packet of any network.
-fn response(args: &Args) -> Size {
-    args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
+/// Returns the sizes of a request and a response. The default for datagrams fits in one packet of any network.
+fn sizes(workload: &WorkloadSpec) -> (Size, Size) {
+    let response = Size(if workload.service == Service::Udp { 128 } else { 10 << 10 });
+    (workload.request.unwrap_or(Size(128)), workload.response.unwrap_or(response))
+}
+
+/// Returns the number of ports of `udp`.
+fn ports(workload: &WorkloadSpec) -> anyhow::Result<u32> {
+    match workload.ports.0[..] {
+        [] => Ok(10),
+        [ports] if ports.get() > u32::from(u16::MAX) => {
+            bail!("--ports {ports}: an address has at most {} ports; try fewer", u16::MAX)
+        }
+        [ports] => Ok(ports.get()),
+        ref several => bail!("--ports: a server has one number of ports, not {}; name one", several.len()),
+    }
 }
 
 fn tls(args: &Args) -> Option<Tls> {
@@ -286,37 +274,27 @@ fn tls(args: &Args) -> Option<Tls> {
     (args.tls || files.is_some()).then_some(Tls { files })
 }
 
-fn stream(args: &Args) -> Stream {
-    let mut stream = Stream::default();
-    args.stream.apply(&mut stream);
-    stream
-}
-
-fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
-    let (request, response) = (args.request, response(args));
+fn service(workload: &WorkloadSpec) -> anyhow::Result<ServiceSpec> {
+    let (request, response) = sizes(workload);
     let (request_bytes, response_bytes) = (request.0, response.0);
-    Ok(match args.service {
+    Ok(match workload.service {
         Service::Fixed => ServiceSpec::Fixed { request_bytes, response_bytes },
         Service::Udp => {
             if let Some(size) = [request, response].into_iter().find(|size| !wire::udp::is_size(size.0)) {
                 bail!("--request, --response: invalid datagram size {size}; expected 8 to {DATAGRAM_BYTES_MAX} bytes");
             }
-            let ports = args.ports.get();
-            if ports > u32::from(u16::MAX) {
-                bail!("--ports {ports}: an address has at most {} ports; try fewer", u16::MAX);
-            }
-            ServiceSpec::Udp { ports, request_bytes, response_bytes }
+            ServiceSpec::Udp { ports: ports(workload)?, request_bytes, response_bytes }
         }
         Service::Kv | Service::Redis => {
-            let (item_max, memory) = (args.item_max, args.memory);
+            let records = workload.kv.clone().unwrap_or_default();
+            let Kv { item_max, memory, .. } = records;
             if item_max.0 > memory.0 / 4 {
                 bail!("--item-max {item_max} exceeds a quarter of --memory ({memory}); try a smaller one");
             }
-            let records = Kv { memory, item_max, ..Kv::default() };
-            if args.service == Service::Kv { records.kv() } else { records.redis() }
+            if workload.service == Service::Kv { records.kv() } else { records.redis() }
         }
-        Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
-        Service::Stream => stream(args).service(),
+        Service::Http => workload.http.clone().unwrap_or_default().service(),
+        Service::Stream => workload.stream.clone().unwrap_or_default().service(),
     })
 }
 
@@ -479,7 +457,7 @@ mod tests {
                 "cannot stall a server of `udp`",
             ),
         ] {
-            let args: Args = parsed(flags);
+            let args: Args = parsed("serve", flags);
             // A server that starts nevertheless stops at once.
             let (sender, messages) = mpsc::channel();
             sender.send(Message::Stop).unwrap();

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use harness::plan::Plan;
 use harness::record::{Strategy, SweepGoal};
 use harness::spec::OneOrMany;
-use harness::spec::units::{Rates, Time, count};
+use harness::spec::units::{Rates, count};
 use harness::store;
 use report::analysis::Sweep;
 use report::export::autobench;
@@ -19,9 +19,6 @@ use crate::options::experiment::BaseArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, files};
-
-/// The default window of a trial.
-pub const MEASURE: Time = Time(2_000_000_000);
 
 /// Raise the rate in steps until each architecture is saturated
 ///
@@ -52,7 +49,7 @@ pub struct Args {
     #[arg(help_heading = "Load", display_order = 0)]
     rate: Vec<Rates>,
     /// Repeats of each architecture in a step [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>, hide_short_help = true)]
     repeats: Option<NonZeroU32>,
     /// Steps past saturation before a skip, or never [default: 2]
     ///
@@ -63,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     csv: Option<PathBuf>,
     /// Write the rows to a TSV file, in autobench's layout
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    #[arg(long, value_name = "FILE", help_heading = "Results", hide_short_help = true)]
     tsv: Option<PathBuf>,
     #[command(flatten)]
     execution: ExecutionArgs,
@@ -93,11 +90,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let experiment = || {
         check()?;
-        let mut experiment = args.setup.experiment_of_rates(&args.base, "sweep", MEASURE)?;
+        let mut experiment = args.setup.experiment_of_rates(&args.base, "sweep")?;
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
         experiment.workload.rate = Some(OneOrMany(rates.collect()));
         set(&mut experiment.repeats, args.repeats);
-        Ok(checked(&experiment, &args.base)?.0)
+        Ok(checked(&experiment, &args.setup.options, args.base.has_file())?.0)
     };
     let past = args.past.map_or(Some(2), |past| past.0);
     let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep(SweepGoal { past })));

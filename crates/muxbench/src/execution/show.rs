@@ -19,7 +19,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
     } else {
         let medium = args.format.medium();
         output::print(&report::text::render(run, medium))?;
-        if args.explain {
+        if args.explain() {
             output::print(&format!("\n{}", report::text::cost::render(&report::analysis::Summary::of(run), medium)))?;
         }
         let mut places = format!("Results: {folder} (as a page with figures: muxbench report {folder} --html)\n");

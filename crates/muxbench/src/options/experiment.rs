@@ -1,19 +1,16 @@
 //! The experiment that `run` and `plan` read, and that the flags of other commands change.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use clap::{ArgMatches, FromArgMatches, Id};
 use harness::files;
-use harness::spec::interleave::Interleave;
 use harness::spec::{Experiment, ExperimentError, presets};
 use wire::names;
 
-use super::{is_given, named, set};
+use super::given::Options;
 
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
@@ -25,20 +22,13 @@ pub struct ExperimentArgs {
     /// Such as shorter phases
     #[arg(long)]
     quick: bool,
-    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
-    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
-    interleave: Option<Interleave>,
-    /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report --explain` shows the counts
-    #[arg(long)]
-    count_syscalls: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// The experiment that flags change.
 #[derive(Debug, Default, clap::Args)]
 pub struct BaseArgs {
-    // First, here and in each command: clap removes the flags that it has stored in earlier fields.
-    #[command(flatten)]
-    given: GivenFlags,
     /// Experiment or profile that the flags change
     ///
     /// A file such as `observe` writes, a preset, or - for standard input [default: the preset compare]. `compare` also takes its
@@ -47,40 +37,10 @@ pub struct BaseArgs {
     file: Option<String>,
 }
 
-/// The flags on the command line.
-#[derive(Debug, Default)]
-struct GivenFlags(BTreeSet<Id>);
-
-impl FromArgMatches for GivenFlags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(matches.ids().filter(|id| is_given(matches, id.as_str())).cloned().collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl clap::Args for GivenFlags {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        command
-    }
-}
-
 impl BaseArgs {
     /// Returns whether the user named an experiment.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
-    }
-
-    /// Whether the key of a flag does not come from a file: there is none, or the flag replaces its value.
-    pub fn has_key_of(&self, flag: &Id) -> bool {
-        !self.has_file() || self.given.0.contains(flag)
     }
 
     pub fn read(&self) -> anyhow::Result<Experiment> {
@@ -112,8 +72,7 @@ impl ExperimentArgs {
             );
         }
         experiment = if self.quick { experiment.quick() } else { Experiment { quick: None, ..experiment } };
-        set(&mut experiment.interleave, self.interleave);
-        experiment.server.count_syscalls |= self.count_syscalls;
+        self.options.apply(&mut experiment, "")?;
         Ok(experiment)
     }
 }
@@ -172,12 +131,12 @@ mod tests {
     #[test]
     fn url_is_no_experiment() {
         let file = Some("http://h/".to_owned());
-        let base = BaseArgs { file: file.clone(), ..BaseArgs::default() };
+        let base = BaseArgs { file: file.clone() };
         let error = base.read().unwrap_err().to_string();
         assert!(error.ends_with("is a URL; write --target mine=http://h/"), "{error}");
         let error = base.read_or("as in muxbench gate OLD ").unwrap_err().to_string();
         assert!(error.ends_with("is a URL; as in muxbench gate OLD http://h/"), "{error}");
-        let args = ExperimentArgs { file, quick: false, interleave: None, count_syscalls: false };
+        let args = ExperimentArgs { file, quick: false, options: Options::default() };
         let error = args.read().unwrap_err().to_string();
         assert!(error.ends_with("is a URL; try muxbench load http://h/"), "{error}");
     }
@@ -187,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let base = BaseArgs { file: Some(path.display().to_string()), ..BaseArgs::default() };
+        let base = BaseArgs { file: Some(path.display().to_string()) };
         let text = "name = \"piped\"\narchitectures = [\"mt\"]\n[workload]\nrate = 200\n";
         let writer = std::thread::spawn(move || fs::write(path, text));
         assert_eq!(base.read().unwrap().name, "piped");

@@ -14,10 +14,10 @@ pub struct FormatArgs {
     #[arg(long)]
     pub json: bool,
     /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", hide_short_help = true)]
     pub markdown: bool,
     /// Print all columns of tables, however wide
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    #[arg(long, conflicts_with_all = ["json", "markdown"], hide_short_help = true)]
     pub wide: bool,
 }
 

@@ -3,16 +3,14 @@
 pub mod execution;
 pub mod experiment;
 pub mod format;
-mod http;
+pub mod given;
 pub mod objective;
-pub mod over_time;
+mod row;
 pub mod search;
 pub mod servers;
-pub mod settings;
 pub mod setup;
+mod table;
 pub mod target;
-mod tls;
-pub mod traffic;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -29,10 +27,10 @@ pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| names::with_suggestion(&error.to_string()))
 }
 
-/// Parses the words after a command's name.
+/// Parses the words after the name of a command.
 #[cfg(test)]
-pub fn parsed<A: clap::Args>(line: &str) -> A {
-    let command = A::augment_args(clap::Command::new("muxbench").no_binary_name(true));
+pub fn parsed<A: clap::Args>(command: &'static str, line: &str) -> A {
+    let command = A::augment_args(clap::Command::new(command).no_binary_name(true));
     let matches = command.try_get_matches_from(line.split_whitespace());
     matches.and_then(|matches| A::from_arg_matches(&matches)).unwrap_or_else(|error| panic!("{line}: {error}"))
 }

@@ -16,27 +16,27 @@ pub struct SearchDefaults {
 #[command(next_help_heading = "Search")]
 pub struct SearchArgs {
     /// Limit of the median response time
-    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, hide_short_help = true)]
     p50: Option<Time>,
     /// Limit of the 90th percentile
-    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, hide_short_help = true)]
     p90: Option<Time>,
     /// Limit of the 95th percentile
-    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, hide_short_help = true)]
     p95: Option<Time>,
     /// Limit of the 99th percentile
     #[arg(long, value_name = "TIME", value_parser = time_above_0)]
     p99: Option<Time>,
     /// Limit of the 99.9th percentile
-    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, hide_short_help = true)]
     p999: Option<Time>,
     /// Half width of the final interval, as a share of the result [default: 5%; overload 10%]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", hide_short_help = true)]
     precision: Option<Share>,
     /// Longest search [default: 5min; overload 3min]
     ///
     /// No probe starts later. For all searches together; `capacity --resume` may change it
-    #[arg(long, value_name = "TIME", value_parser = time_above_0)]
+    #[arg(long, value_name = "TIME", value_parser = time_above_0, hide_short_help = true)]
     pub time_max: Option<Time>,
 }
 

@@ -29,17 +29,17 @@ pub struct ServersArgs {
     #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and kernel memory muxbench then measures
-    #[arg(long, value_name = "NAME=PID")]
+    #[arg(long, value_name = "NAME=PID", hide_short_help = true)]
     target_pid: Vec<Named<ProcessId>>,
     /// Server to start, as in go='./server {port}'
     ///
     /// A command that runs without a shell. May be repeated; needs --allow-exec. Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
     /// and {dir} (a private folder)
-    #[arg(long, value_name = "NAME=COMMAND")]
+    #[arg(long, value_name = "NAME=COMMAND", hide_short_help = true)]
     exec: Vec<Named<Words>>,
     /// Template of a command's configuration file, such as `nginx=nginx.conf.in`. It contains the same placeholders; {config} in
     /// the command is the path of the file
-    #[arg(long, value_name = "NAME=FILE")]
+    #[arg(long, value_name = "NAME=FILE", hide_short_help = true)]
     exec_config: Vec<Named<PathBuf>>,
 }
 
@@ -121,6 +121,9 @@ impl ServersArgs {
     /// Adds two builds. Each is the URL of a running server, a command with placeholders, the name of a server that other flags
     /// or the experiment define, or an architecture.
     pub fn with_builds(&self, old: &str, new: &str, mut base: Experiment) -> anyhow::Result<Builds> {
+        if !self.arch.is_empty() {
+            bail!("--arch: a gate compares OLD with NEW; omit it");
+        }
         let mut servers = self.clone();
         for (name, text) in [("old", old), ("new", new)] {
             let named = |kind: &str, name: &str| format!("{kind}:{name}");

@@ -1,115 +1,27 @@
 //! Flags of servers, workload and client, shared by all commands that build an experiment.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use anyhow::bail;
-use clap::Args;
 use harness::plan::grid::{self, GridValues};
 use harness::record::{LatencyLimit, SearchGoal};
 use harness::spec::interleave::Interleave;
-use harness::spec::transport::Transport;
-use harness::spec::units::{Rate, Share, Size, Time, UnitError, Work, count};
+use harness::spec::units::{Rate, Share, Size, Time, Work};
 use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, stream};
-use load::config::{Popularity, Schedule};
+use load::config::Schedule;
 use server::Architecture;
 
 use super::experiment::BaseArgs;
+use super::given::Options;
 use super::servers::{Builds, Servers, ServersArgs};
-use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
-use super::traffic::{TrafficArgs, check_single};
-use super::{named, set, set_list};
+use super::{set, set_list};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct SetupArgs {
     #[command(flatten)]
     servers: ServersArgs,
     #[command(flatten)]
-    load: LoadArgs,
-    #[command(flatten)]
-    server: ServerArgs,
-    /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report` shows the counts:
-    /// --explain, or for `capacity` --csv
-    #[arg(long, help_heading = "Server settings")]
-    count_syscalls: bool,
-    /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
-    #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
-    folder: Option<PathBuf>,
-    /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential; none [default: none]
-    #[arg(long, value_name = "WORK", help_heading = "Server settings")]
-    simulated_work: Vec<MaybeWork>,
-    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
-    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>, help_heading = "Trials")]
-    interleave: Option<Interleave>,
-    /// Length of the slices of interleaved trials [default: from the workload]
-    #[arg(long, value_name = "TIME", help_heading = "Trials")]
-    slice: Option<Time>,
-    /// Run the first architecture a second time: its ratio to the first shows the noise
-    #[arg(long, help_heading = "Trials")]
-    placebo: bool,
-    #[command(flatten)]
-    network: NetworkArgs,
-}
-
-/// Simulated work, or `none`.
-#[derive(Clone, Copy, Debug)]
-struct MaybeWork(Option<Work>);
-
-impl FromStr for MaybeWork {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        if text == "none" { Ok(Self(None)) } else { text.parse().map(|work| Self(Some(work))) }
-    }
-}
-
-/// Flags of the load, apart from its rate.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Load")]
-pub struct LoadArgs {
-    /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
-    #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
-    transport: Option<Transport>,
-    /// Open connections, as in 10k
-    ///
-    /// Several numbers, comma-separated, make several workloads
-    #[arg(long, short, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
-    connections: Vec<NonZeroU32>,
-    /// Ports of a `udp` server, in place of connections, comma-separated [default: 10; `compare` and `atlas`: 10,1000]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
-    ports: Vec<NonZeroU32>,
-    /// Send times, as in poisson [default: slot-random]
-    ///
-    /// Comma-separated: slot-random (at a random moment of each slot of equal length), constant, poisson (open loop); closed
-    /// (closed loop: send when the response has arrived; the default of `stream`). Several clients with constant intervals take
-    /// turns (constant), start at random times (constant-drawn) or send at the same time (constant-together)
-    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
-    schedule: Vec<Schedule>,
-    /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
-    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
-    active: Vec<Share>,
-    /// Additional idle connections, held by a separate process, comma-separated [default: 0]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<u32>)]
-    idle: Vec<u32>,
-    /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
-    #[arg(long, value_name = "POPULARITY")]
-    popularity: Option<Popularity>,
-    /// Seed of all random numbers: the order of trials, the schedules [default: 1]
-    #[arg(long, value_name = "SEED", help_heading = "Trials")]
-    seed: Option<u64>,
-    #[command(flatten)]
-    pub traffic: TrafficArgs,
-    #[command(flatten)]
-    phases: PhaseArgs,
-    #[command(flatten)]
-    placement: PlacementArgs,
-    #[command(flatten)]
-    client: ClientArgs,
-    /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
-    #[arg(long, value_name = "N", help_heading = "Client", value_parser = count::<NonZeroU32>)]
-    client_processes: Option<NonZeroU32>,
+    pub options: Options,
 }
 
 impl SetupArgs {
@@ -119,24 +31,13 @@ impl SetupArgs {
     }
 
     fn changed(&self, experiment: Experiment, has_file: bool, servers: &ServersArgs) -> anyhow::Result<Experiment> {
+        check_single(&self.options)?;
         let servers = servers.parse(&experiment)?;
-        let mut experiment = self.load.change(experiment, has_file, &servers)?;
-        set(&mut experiment.interleave, self.interleave);
-        experiment.placebo |= self.placebo;
-        experiment.slice = self.slice.or(experiment.slice);
-        check_single("--simulated-work", &self.simulated_work)?;
-        set(&mut experiment.workload.simulated_work, self.simulated_work.first().map(|it| it.0));
-        if self.folder.is_some() {
-            experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
-        }
-        self.network.apply(&mut experiment.network)?;
-        self.server.apply(&mut experiment.server);
-        experiment.server.count_syscalls |= self.count_syscalls;
-        Ok(experiment)
+        changed(&self.options, experiment, has_file, &servers)
     }
 
     /// Returns an experiment for many rates: by default one short repeat each, with the first number of connections.
-    pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str, measure: Time) -> anyhow::Result<Experiment> {
+    pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment(base)?;
         experiment.name = name.into();
         let workload = &experiment.workload;
@@ -150,7 +51,7 @@ impl SetupArgs {
                 "{name} sets the rate, and a trace has a rate of its own; remove the trace, or try `muxbench compare`"
             );
         }
-        self.load.shorten(&mut experiment, phases_of_rates(measure));
+        shorten(&self.options, &mut experiment, name, None)?;
         Ok(experiment)
     }
 
@@ -172,7 +73,7 @@ impl SetupArgs {
         // A race tells noise from differences without it.
         experiment.placebo = false;
         let measure = window(&experiment);
-        self.load.shorten(&mut experiment, Phases { measure, ..PHASES_OF_RACE });
+        shorten(&self.options, &mut experiment, "advise", Some(measure))?;
         Ok(experiment)
     }
 
@@ -181,54 +82,49 @@ impl SetupArgs {
     pub fn experiments_of_grid(
         &self,
         base: &BaseArgs,
-        rates: &[Rate],
         window: impl Fn(&Experiment, usize) -> Time,
     ) -> anyhow::Result<Vec<Experiment>> {
-        let mut first = self.clone();
-        let traffic = &mut first.load.traffic;
-        traffic.request.truncate(1);
-        traffic.response.truncate(1);
-        first.simulated_work.truncate(1);
-        let mut experiment = first.experiment(base)?;
+        let experiment = base.read()?;
+        let servers = self.servers.parse(&experiment)?;
+        let mut experiment = changed(&self.options, experiment, base.has_file(), &servers)?;
         check_options(&experiment, ONE_SERVER_EACH)?;
         // A race tells noise from differences without it.
         experiment.placebo = false;
         experiment.name = "atlas".into();
+        let works: Vec<String> = self.options.list("simulated-work");
         let mut more = GridValues {
-            requests: self.load.traffic.request.clone(),
-            responses: self.load.traffic.response.clone(),
-            works: self.simulated_work.iter().map(|it| it.0).collect(),
+            requests: self.options.list("request"),
+            responses: self.options.list("response"),
+            // All but `none` are valid.
+            works: works.iter().map(|text| text.parse().ok()).collect(),
         };
         if !base.has_file() {
-            self.add_defaults(&mut experiment, &mut more, rates);
-        }
-        if !rates.is_empty() {
-            experiment.workload.rate = Some(OneOrMany(rates.to_vec()));
+            self.add_defaults(&mut experiment, &mut more);
         }
         // A list may have mistakes that no cell has.
-        checked(&experiment, base)?;
+        checked(&experiment, &self.options, base.has_file())?;
         let mut cells = grid::cells(&experiment, &more);
         let count = cells.len();
         for cell in &mut cells {
             let measure = window(cell, count);
-            self.load.shorten(cell, Phases { measure, ..PHASES_OF_RACE });
+            shorten(&self.options, cell, "atlas", Some(measure))?;
         }
         Ok(cells)
     }
 
     /// Sets the default values of the dimensions that the traffic has and no flag sets.
-    fn add_defaults(&self, experiment: &mut Experiment, more: &mut GridValues, rates: &[Rate]) {
+    fn add_defaults(&self, experiment: &mut Experiment, more: &mut GridValues) {
         let workload = &mut experiment.workload;
         let is_open = !workload.is_closed();
         let are_built_in = experiment.architectures.0.iter().all(|it| it.ours().is_some());
         let has_messages = !matches!(workload.service, Service::Udp | Service::Stream);
-        if has_messages && self.load.connections.is_empty() {
+        if has_messages && !self.options.has("connections") {
             workload.connections = OneOrMany(GRID_CONNECTIONS.into_iter().filter_map(NonZeroU32::new).collect());
         }
-        if has_messages && is_open && workload.requests_per_connection.is_none() && self.load.active.is_empty() {
+        if has_messages && is_open && workload.requests_per_connection.is_none() && !self.options.has("active") {
             workload.active = OneOrMany(GRID_ACTIVE.map(Share).to_vec());
         }
-        if is_open && rates.is_empty() {
+        if is_open && !self.options.has("rate") {
             workload.rate = Some(OneOrMany(GRID_RATES_PER_S.map(Rate).to_vec()));
         }
         // The preset's response of `udp` fits in one packet.
@@ -251,97 +147,98 @@ impl SetupArgs {
         let mut experiment = self.changed(builds.base.clone(), base.has_file(), &builds.servers)?;
         experiment.name = "gate".into();
         experiment.placebo = builds.are_same;
-        self.load.shorten(&mut experiment, PHASES_OF_BUILDS);
+        shorten(&self.options, &mut experiment, "gate", None)?;
         Ok(experiment)
     }
 }
 
-impl LoadArgs {
-    /// The flags of connections and of traffic, without others.
-    pub fn of(connections: Option<NonZeroU32>, traffic: &TrafficArgs) -> Self {
-        Self { connections: connections.into_iter().collect(), traffic: traffic.clone(), ..Self::default() }
+/// Changes an experiment to these servers, and by the options. It may come from a file; otherwise it is the preset `compare`, whose
+/// values suit only its own service and schedule.
+pub fn changed(
+    options: &Options,
+    mut experiment: Experiment,
+    has_file: bool,
+    servers: &Servers,
+) -> anyhow::Result<Experiment> {
+    servers.apply(&mut experiment);
+    let workload = &mut experiment.workload;
+    let before = workload.service;
+    servers.apply_urls(workload);
+    set(&mut workload.service, options.get("service"));
+    let service = workload.service;
+    match service {
+        Service::Kv | Service::Redis | Service::Stream => (workload.request, workload.response) = (None, None),
+        Service::Http => {
+            // The paths, or the content of a target, may have any length.
+            let has_content = options.has("path") || options.has("requests-file") || servers.have_target();
+            (workload.request, workload.response) = (None, workload.response.filter(|_| !has_content));
+        }
+        // Without a file, a response is as large as the preset's request, so that it fits in one packet of any network.
+        Service::Udp if !has_file => workload.response = workload.request,
+        Service::Udp | Service::Fixed => {}
     }
-
-    /// Returns the preset `compare` with these servers, changed by the flags.
-    pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
-        self.change(BaseArgs::default().read()?, false, servers)
-    }
-
-    /// Changes an experiment, which may come from a file, to these servers, and by the flags.
-    fn change(&self, mut experiment: Experiment, has_file: bool, servers: &Servers) -> anyhow::Result<Experiment> {
-        servers.apply(&mut experiment);
-        set(&mut experiment.seed, self.seed);
-        let workload = &mut experiment.workload;
-        let service = workload.service;
-        servers.apply_urls(workload);
-        set(&mut workload.transport, self.transport);
-        set_list(&mut workload.connections, &self.connections);
-        set_list(&mut workload.schedule, &self.schedule);
-        set_list(&mut workload.active, &self.active);
-        set_list(&mut workload.idle, &self.idle);
-        set(&mut workload.popularity, self.popularity);
-        self.traffic.apply(workload, has_file)?;
-        if workload.service == Service::Http && servers.have_target() && self.traffic.response.is_empty() {
-            // The content of a target may have any length.
-            workload.response = None;
-        }
-        set_list(&mut workload.ports, &self.ports);
-        if workload.service == Service::Udp {
-            // Drop the preset's connections; the check rejects connections from a flag.
-            workload.connections = OneOrMany(self.connections.clone());
-            let known = servers.ports().map(|count| vec![count]);
-            if self.ports.is_empty()
-                && let Some(counts) = known.or_else(|| (service != Service::Udp).then(|| vec![10, 1_000]))
-            {
-                workload.ports = OneOrMany(counts.into_iter().filter_map(NonZeroU32::new).collect());
-            }
-        }
-        if workload.service == Service::Stream && service != Service::Stream {
-            if self.schedule.is_empty() {
-                workload.schedule = OneOrMany(vec![Schedule::Closed]);
-            }
-            experiment.phases.cool_down = stream::COOL_DOWN;
-        }
-        if workload.is_closed() {
-            // Drop the preset's rate; the check rejects a rate from a flag.
-            workload.rate = None;
-        }
-        let workload = &experiment.workload;
-        if self.phases.measure.is_some() && (workload.profile.is_some() || workload.trace.is_some()) {
-            bail!("--measure: the window lasts as long as the rate profile or the trace of FILE; omit it");
-        }
-        self.phases.apply(&mut experiment.phases);
-        self.placement.apply(&mut experiment.placement);
-        self.client.apply(&mut experiment.client);
-        set(&mut experiment.client.processes, self.client_processes);
-        Ok(experiment)
-    }
-
-    /// Sets one repeat and other default phases, and by default only the first number of connections or ports.
-    pub fn shorten(&self, experiment: &mut Experiment, phases: Phases) {
-        experiment.repeats = NonZeroU32::MIN;
-        experiment.phases = phases;
-        self.phases.apply(&mut experiment.phases);
-        if self.connections.is_empty() {
-            experiment.workload.connections.0.truncate(1);
-        }
-        if self.ports.is_empty() {
-            experiment.workload.ports.0.truncate(1);
+    if service == Service::Udp {
+        workload.connections.0.clear();
+        let known = servers.ports().map(|count| vec![count]);
+        if let Some(counts) = known.or_else(|| (before != Service::Udp).then(|| vec![10, 1_000])) {
+            workload.ports = OneOrMany(counts.into_iter().filter_map(NonZeroU32::new).collect());
         }
     }
+    if service == Service::Stream && before != Service::Stream {
+        workload.schedule = OneOrMany(vec![Schedule::Closed]);
+        experiment.phases.cool_down = stream::COOL_DOWN;
+    }
+    set_list(&mut workload.schedule, &options.list("schedule"));
+    if is_over_time(options) {
+        (workload.rate, workload.profile, workload.trace) = (None, None, None);
+    }
+    if workload.is_closed() {
+        workload.rate = None;
+    }
+    options.apply(&mut experiment, "")?;
+    if options.has("measure") && (experiment.workload.profile.is_some() || experiment.workload.trace.is_some()) {
+        bail!("--measure: the window lasts as long as the rate profile or the trace; omit it");
+    }
+    Ok(experiment)
 }
 
-/// The phases of the many short repeats of two builds.
-pub const PHASES_OF_BUILDS: Phases = Phases {
-    ramp: Time(100_000_000),
-    warm_up: Time(200_000_000),
-    measure: Time(1_500_000_000),
-    sessions: None,
-    cool_down: Time(1_000_000_000),
-};
+/// Whether the options have a rate profile or a trace.
+pub fn is_over_time(options: &Options) -> bool {
+    options.has("profile") || options.has("trace")
+}
 
-/// The phases of the short repeats of many servers. The window follows from the budget.
-pub const PHASES_OF_RACE: Phases = Phases { ramp: Time(50_000_000), warm_up: Time(100_000_000), ..PHASES_OF_BUILDS };
+/// Sets one repeat and the default phases of a command, and by default only the first number of connections or ports. `measure` replaces
+/// the default window.
+pub fn shorten(
+    options: &Options,
+    experiment: &mut Experiment,
+    command: &str,
+    measure: Option<Time>,
+) -> anyhow::Result<()> {
+    experiment.repeats = NonZeroU32::MIN;
+    let mut phases: Phases = Options::defaults(command).read("phases.")?;
+    phases.measure = measure.unwrap_or(phases.measure);
+    options.apply(&mut phases, "phases.")?;
+    experiment.phases = phases;
+    if !options.has("connections") {
+        experiment.workload.connections.0.truncate(1);
+    }
+    if !options.has("ports") {
+        experiment.workload.ports.0.truncate(1);
+    }
+    Ok(())
+}
+
+/// Fails if an option has several values, which only a grid can have.
+fn check_single(options: &Options) -> anyhow::Result<()> {
+    match options.grids().find(|(_, values)| values.len() > 1) {
+        Some((name, values)) => bail!(
+            "--{name} has {} values; give one and repeat the command for each, or try `muxbench atlas`, which has grids",
+            values.len()
+        ),
+        None => Ok(()),
+    }
+}
 
 /// The limit of the options of a race.
 const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
@@ -384,12 +281,6 @@ pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]
     Ok(())
 }
 
-/// Returns the default phases of an experiment for many rates.
-pub fn phases_of_rates(measure: Time) -> Phases {
-    let (ramp, warm_up, cool_down) = (Time(200_000_000), Time(300_000_000), Time(1_000_000_000));
-    Phases { ramp, warm_up, measure, sessions: None, cool_down }
-}
-
 /// Rejects several values of an option of built-in servers, because each value makes another server. `limit` says how many servers
 /// there may be.
 pub fn check_options(experiment: &Experiment, limit: &str) -> anyhow::Result<()> {
@@ -405,44 +296,21 @@ pub fn check_options(experiment: &Experiment, limit: &str) -> anyhow::Result<()>
 }
 
 /// Checks an experiment as if it came from a file, and returns it with the text of such a file. Errors show no line of this text,
-/// but the key, and its flag unless the key comes from the file of `base`. Leaves out `[quick]`: its changes may not fit flags.
-pub fn checked(experiment: &Experiment, base: &BaseArgs) -> anyhow::Result<(Experiment, String)> {
-    checked_with_quick(&Experiment { quick: None, ..experiment.clone() }, base)
+/// but the key, and its flag unless the key comes from a file. Leaves out `[quick]`: its changes may not fit flags.
+pub fn checked(experiment: &Experiment, options: &Options, has_file: bool) -> anyhow::Result<(Experiment, String)> {
+    checked_with_quick(&Experiment { quick: None, ..experiment.clone() }, options, has_file)
 }
 
 /// The same with `[quick]`.
-pub fn checked_with_quick(experiment: &Experiment, base: &BaseArgs) -> anyhow::Result<(Experiment, String)> {
+pub fn checked_with_quick(
+    experiment: &Experiment,
+    options: &Options,
+    has_file: bool,
+) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     let experiment = Experiment::parse(&text, "flags")
-        .map_err(|error| anyhow::Error::msg(with_flag(error.without_place(), base)))?;
+        .map_err(|error| anyhow::Error::msg(options.with_flag(error.without_place(), has_file)))?;
     Ok((experiment, text))
-}
-
-/// Keys whose last part is not the name of their flag, and the flag. All others have a flag of this name, or none.
-const FLAGS_OF_KEYS: [(&str, &str); 11] = [
-    ("architectures", "arch"),
-    ("client.processes", "client-processes"),
-    ("network.clients", "network"),
-    ("placement.client", "client-cpus"),
-    ("placement.server", "server-cpus"),
-    ("placement.shared", "share-cpus"),
-    ("workload.http.headers", "header"),
-    ("workload.http.length", "expect-length"),
-    ("workload.http.paths", "path"),
-    ("workload.http.requests", "requests-file"),
-    ("workload.http.status", "expect-status"),
-];
-
-/// Appends the flag of the key with which an error begins, unless the error names it or the key comes from a file. Rates, profiles and
-/// traces have flags of single commands.
-fn with_flag(message: String, base: &BaseArgs) -> String {
-    let key = message.split(':').next().unwrap_or_default();
-    let row = FLAGS_OF_KEYS.iter().find(|(of, _)| *of == key);
-    let name = row.map_or(key.rsplit('.').next().unwrap_or_default(), |(_, flag)| *flag);
-    let flags = SetupArgs::augment_args(clap::Command::default());
-    let is_flag = flags.get_arguments().any(|arg| arg.get_long() == Some(name) && base.has_key_of(arg.get_id()));
-    let flag = format!("--{name}");
-    if is_flag && !message.contains(&flag) { format!("{message} (flag {flag})") } else { message }
 }
 
 #[cfg(test)]
@@ -462,18 +330,64 @@ mod tests {
         setup: SetupArgs,
     }
 
+    fn line(text: &str) -> Line {
+        Line::try_parse_from(text.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     #[test]
-    fn errors_of_keys_from_a_file_name_no_flag() {
-        for (line, has_flag) in [
-            ("compare", true),
-            ("compare mine.toml", false),
-            ("compare mine.toml --connections 9", false),
-            ("compare mine.toml --connections 9 --think 1ms", true),
-        ] {
-            let Line { base, .. } = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}"));
-            let message = with_flag("workload.think: only a closed loop has think times".to_owned(), &base);
-            assert_eq!(message.ends_with("(flag --think)"), has_flag, "{line}: {message}");
+    fn errors_of_keys_name_their_flags_unless_a_file_has_them() {
+        for (text, has_file, flag) in
+            [("compare", false, true), ("compare -c 9", true, false), ("compare --think 1ms", true, true)]
+        {
+            let options = line(text).setup.options;
+            let message = options.with_flag("workload.think has no effect".to_owned(), has_file);
+            assert_eq!(message.ends_with("(flag --think)"), flag, "{text}: {message}");
         }
+        let with_flag = |message: &str| Options::default().with_flag(message.to_owned(), false);
+        for (message, flag) in [
+            ("architectures: \"mt\" appears twice", Some("--arch")),
+            ("client.processes: too many", Some("--client-processes")),
+            ("workload.http.paths: none", Some("--path")),
+            ("workload.tls: remove the TLS settings (--tls)", None),
+            ("workload.kv: remove it", None),
+            ("expected a rate", None),
+        ] {
+            let expected = flag.map_or(message.to_owned(), |flag| format!("{message} (flag {flag})"));
+            assert_eq!(with_flag(message), expected);
+        }
+        // Tables and lists of files.
+        let none = "workload.http workload.http.requests workload.kv workload.stream workload.trace";
+        for rule in RULES {
+            let has_flag = with_flag(&format!("{}: x", rule.key)).contains("--");
+            assert_eq!(has_flag, !none.split(' ').any(|key| key == rule.key), "{rule}");
+        }
+    }
+
+    #[test]
+    fn each_option_sets_its_key() {
+        let experiment = BaseArgs::default().read().unwrap();
+        for (text, key, expected) in [
+            ("--connections 10k,20", "workload.connections", "[10000, 20]"),
+            ("--rate 2k", "workload.rate", "[2000.0]"),
+            ("--simulated-work cpu=1us", "workload.simulated-work", "\"cpu=1us\""),
+            ("--header A:b --header C:d", "workload.http.headers", "[\"A: b\", \"C: d\"]"),
+            ("--body x --body-file y", "workload.http.body", "[\"x\", \"@y\"]"),
+            ("--network lab:clients=3 --loss 1%", "network.clients", "3"),
+            ("--insecure", "workload.tls.insecure", "true"),
+            ("--tls --full-handshakes", "workload.tls.full-handshakes", "true"),
+            ("--client-cpus 0-1", "placement.client", "\"0-1\""),
+            ("--seed 7", "seed", "7"),
+        ] {
+            let mut experiment = experiment.clone();
+            line(&format!("compare {text}")).setup.options.apply(&mut experiment, "").unwrap();
+            let table = toml::Value::try_from(&experiment).unwrap();
+            let value = key.split('.').fold(&table, |table, part| &table[part]);
+            assert_eq!(value.to_string(), expected, "{text}");
+        }
+        let mut worked = experiment.clone();
+        line("compare --simulated-work cpu=1us").setup.options.apply(&mut worked, "").unwrap();
+        line("compare --simulated-work none").setup.options.apply(&mut worked, "").unwrap();
+        assert_eq!(worked, experiment);
     }
 
     /// Returns the command line of a file, and the folder of this file, which has two servers, a placebo, a lab, and the lines of `[workload]`.
@@ -520,7 +434,7 @@ mod tests {
         for (flags, expected) in [("", &[128][..]), ("--response 64B,9B", &[9, 64][..])] {
             let line = format!("atlas --service udp {flags}");
             let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
-            let cells = line.setup.experiments_of_grid(&line.base, &[], |_, _| Time(1_000_000_000)).unwrap();
+            let cells = line.setup.experiments_of_grid(&line.base, |_, _| Time(1_000_000_000)).unwrap();
             let sizes: BTreeSet<u32> =
                 cells.iter().filter_map(|cell| cell.workload.response).map(|size| size.0).collect();
             assert!(sizes.iter().eq(expected), "{flags}: {sizes:?}");
@@ -554,7 +468,7 @@ mod tests {
         let (_folder, Line { base, setup }) = with_file("rate = 9", "");
         assert!(setup.experiment(&base).unwrap().placebo);
         assert!(!setup.experiment_of_race(&base, |_| Time(1_000_000_000)).unwrap().placebo);
-        assert!(!setup.experiments_of_grid(&base, &[Rate(9.0)], |_, _| Time(1_000_000_000)).unwrap()[0].placebo);
+        assert!(!setup.experiments_of_grid(&base, |_, _| Time(1_000_000_000)).unwrap()[0].placebo);
     }
 
     #[test]
@@ -563,33 +477,8 @@ mod tests {
             [("schedule = 'closed'", "sweep needs an open loop"), ("trace = { file = 'x.csv' }", "remove the trace")]
         {
             let (_folder, Line { base, setup }) = with_file(workload, "");
-            let error = setup.experiment_of_rates(&base, "sweep", Time(1)).unwrap_err().to_string();
+            let error = setup.experiment_of_rates(&base, "sweep").unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
-        }
-    }
-
-    #[test]
-    fn errors_of_keys_name_their_flags() {
-        let with_flag = |message| with_flag(message, &BaseArgs::default());
-        for (message, flag) in [
-            ("workload.think: only a closed loop has think times", Some("--think")),
-            ("architectures: \"mt\" appears twice", Some("--arch")),
-            ("workload.tls: remove the TLS settings (--tls)", None),
-            ("workload.kv: remove it", None),
-            ("expected a rate", None),
-        ] {
-            let expected = flag.map_or(message.to_owned(), |flag| format!("{message} (flag {flag})"));
-            assert_eq!(with_flag(message.to_owned()), expected);
-        }
-        for (key, flag) in FLAGS_OF_KEYS {
-            assert_eq!(with_flag(format!("{key}: x")), format!("{key}: x (flag --{flag})"));
-        }
-        // Tables, and the flags of single commands.
-        let none = "workload.http workload.kv workload.stream workload.rate workload.profile workload.trace \
-                    workload.trace.speed";
-        for rule in RULES {
-            let has_flag = with_flag(format!("{}: x", rule.key)).contains("--");
-            assert_eq!(has_flag, !none.split(' ').any(|key| key == rule.key), "{rule}");
         }
     }
 }

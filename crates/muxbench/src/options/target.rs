@@ -16,7 +16,7 @@ pub struct TargetArgs {
     #[arg(value_name = "URL", conflicts_with = "target")]
     url: Option<TargetUrl>,
     /// Address of the server: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-    #[arg(long, value_name = "ADDRESS", help_heading = "Load")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Load", hide_short_help = true)]
     target: Option<Address>,
 }
 

@@ -1,0 +1,227 @@
+//! A row of the table of options: what it means to the parser and to help.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use clap::{Arg, ArgAction};
+use harness::spec::network::Network;
+use harness::spec::units::{Work, count, time_above_0};
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::named;
+
+/// An option.
+pub struct Row {
+    pub name: &'static str,
+    /// The key of an experiment file; empty for an option of how an experiment runs.
+    pub key: &'static str,
+    pub group: u64,
+    heading: &'static str,
+    value: &'static str,
+    pub parse: fn(&str) -> Result<Value, String>,
+    help: &'static [&'static str],
+    short: Option<char>,
+    /// Whether values are separated by commas.
+    pub is_list: bool,
+    /// Whether the option may be repeated.
+    pub is_repeated: bool,
+    /// Whether several values make a grid, although the key has one.
+    pub is_grid: bool,
+    /// The commands whose `-h` shows the option; `*` for all.
+    basic: &'static str,
+    /// The default of each command that has its own.
+    defaults: &'static [(&'static str, &'static str)],
+    conflicts: Option<&'static str>,
+}
+
+impl Row {
+    pub const fn new(
+        group: u64,
+        heading: &'static str,
+        name: &'static str,
+        key: &'static str,
+        value: &'static str,
+        parse: fn(&str) -> Result<Value, String>,
+        help: &'static [&'static str],
+    ) -> Self {
+        let (short, conflicts) = (None, None);
+        let (is_list, is_repeated, is_grid) = (false, false, false);
+        let (basic, defaults): (_, &[_]) = ("", &[]);
+        Self {
+            name,
+            key,
+            group,
+            heading,
+            value,
+            parse,
+            help,
+            short,
+            is_list,
+            is_repeated,
+            is_grid,
+            basic,
+            defaults,
+            conflicts,
+        }
+    }
+
+    pub const fn key(self, key: &'static str) -> Self {
+        Self { key, ..self }
+    }
+
+    pub const fn short(self, short: char) -> Self {
+        Self { short: Some(short), ..self }
+    }
+
+    pub const fn list(self) -> Self {
+        Self { is_list: true, ..self }
+    }
+
+    pub const fn many(self) -> Self {
+        Self { is_repeated: true, ..self }
+    }
+
+    pub const fn grid(self) -> Self {
+        Self { is_grid: true, is_list: !self.is_repeated, ..self }
+    }
+
+    pub const fn basic(self, basic: &'static str) -> Self {
+        Self { basic, ..self }
+    }
+
+    pub const fn defaults(self, defaults: &'static [(&'static str, &'static str)]) -> Self {
+        Self { defaults, ..self }
+    }
+
+    pub const fn conflicts(self, name: &'static str) -> Self {
+        Self { conflicts: Some(name), ..self }
+    }
+
+    /// Makes the option one of how an experiment runs.
+    pub const fn action(self) -> Self {
+        Self { key: "", ..self }
+    }
+
+    fn is_switch(&self) -> bool {
+        self.value.is_empty()
+    }
+
+    /// Returns the value of the key, given that of the argument.
+    pub fn value(&self, given: &Value) -> Value {
+        if self.is_switch() { (self.parse)("").unwrap_or_else(|_| given.clone()) } else { given.clone() }
+    }
+
+    /// The default of a command, as text.
+    pub fn default_of(&self, command: &str) -> Option<&'static str> {
+        let is_of = |commands: &str| commands.split(' ').any(|it| it == command);
+        self.defaults.iter().find(|(commands, _)| is_of(commands)).map(|(_, text)| *text)
+    }
+
+    pub fn arg(&self, command: &str) -> Arg {
+        let lines: Vec<&str> = self.help.iter().map(|line| line.trim()).collect();
+        let paragraphs: Vec<String> = lines.split(|line| line.is_empty()).map(|lines| lines.join(" ")).collect();
+        let default = self.default_of(command).map(|text| format!(" [default: {text}]")).unwrap_or_default();
+        let summary = format!("{}{default}", paragraphs[0]);
+        let is_basic = self.basic == "*" || self.basic.split(' ').any(|it| it == command);
+        let mut arg = Arg::new(self.name).long(self.name).help_heading(self.heading).hide_short_help(!is_basic);
+        arg = arg.short(self.short).help(summary.clone());
+        if let [_, rest @ ..] = &paragraphs[..]
+            && !rest.is_empty()
+        {
+            arg = arg.long_help(format!("{summary}\n\n{}", rest.join("\n\n")));
+        }
+        if let Some(other) = self.conflicts {
+            arg = arg.conflicts_with(other);
+        }
+        if self.is_switch() {
+            return arg.action(ArgAction::SetTrue).value_parser(text as fn(&str) -> _);
+        }
+        let arg = arg.value_name(self.value).value_parser(self.parse);
+        if self.value == BOOL {
+            return arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+        }
+        match (self.is_list, self.is_repeated) {
+            (true, _) => arg.action(ArgAction::Append).value_delimiter(','),
+            (false, true) => arg.action(ArgAction::Append),
+            (false, false) => arg,
+        }
+    }
+}
+
+/// Parses a text that is the value of a key.
+pub fn value<T: FromStr<Err: Display> + Display>(text: &str) -> Result<Value, String> {
+    text.parse::<T>().map(|value| value.to_string().into()).map_err(|error| error.to_string())
+}
+
+/// Parses a name as experiment files spell it.
+pub fn name<T: DeserializeOwned>(text: &str) -> Result<Value, String> {
+    named::<T>(text).map(|_| text.into())
+}
+
+/// Parses a whole number, which may end with `k`, `M` or `G`.
+pub fn whole<T: FromStr>(text: &str) -> Result<Value, String> {
+    count::<T>(text)
+        .and_then(|_| count::<u64>(text))
+        .map(|it| Value::Integer(it.cast_signed()))
+        .map_err(|error| error.to_string())
+}
+
+pub fn number(text: &str) -> Result<Value, String> {
+    text.parse::<f64>().map(Value::Float).map_err(|_| format!("invalid number `{text}`: expected a number such as 2"))
+}
+
+pub fn text(text: &str) -> Result<Value, String> {
+    Ok(text.into())
+}
+
+/// The value of an option that turns its key on.
+pub fn switch(_: &str) -> Result<Value, String> {
+    Ok(true.into())
+}
+
+/// The name of a value that may be left out, which is `true`.
+const BOOL: &str = "BOOL";
+
+pub fn boolean(text: &str) -> Result<Value, String> {
+    text.parse::<bool>().map(Value::Boolean).map_err(|_| "expected true or false".into())
+}
+
+/// The value of an option whose key is a table that may be empty.
+pub fn empty_table(_: &str) -> Result<Value, String> {
+    Ok(Table::new().into())
+}
+
+/// Parses a body. Rejects a duration, because `-d` is the duration in other tools.
+pub fn body(text: &str) -> Result<Value, String> {
+    match time_above_0(text) {
+        Ok(_) => Err(format!(
+            "-d is the body of each request; for the duration, write `-z {text}` (`idle`: `--time {text}`); for this body, write \
+             @FILE"
+        )),
+        Err(_) => Ok(text.into()),
+    }
+}
+
+pub fn body_file(file: &str) -> Result<Value, String> {
+    Ok(format!("@{file}").into())
+}
+
+/// Parses simulated work, or `none`.
+pub fn work(text: &str) -> Result<Value, String> {
+    if text == NONE { Ok(text.into()) } else { value::<Work>(text) }
+}
+
+pub fn network(text: &str) -> Result<Value, String> {
+    Value::try_from(text.parse::<Network>()?).map_err(|error| error.to_string())
+}
+
+pub fn lost_worker(text: &str) -> Result<Value, String> {
+    match text {
+        "end" | "continue" => Ok(text.into()),
+        _ => Err("expected end or continue".into()),
+    }
+}
+
+/// The value that removes a key.
+pub const NONE: &str = "none";

@@ -1,0 +1,434 @@
+//! The table of options: one row for each flag that sets a key of an experiment, or that several commands share.
+//!
+//! Parser, help, `muxbench reference`, defaults of commands and error messages follow from the rows.
+
+use std::num::NonZeroU32;
+
+use harness::spec::Service;
+use harness::spec::busy_poll::BusyPolling;
+use harness::spec::controllers::{Admission, BatchControl, PoolControl};
+use harness::spec::idle_cpus::IdleCpus;
+use harness::spec::interleave::Interleave;
+use harness::spec::profile::Profile;
+use harness::spec::requests::{Header, Length};
+use harness::spec::stall::Stall;
+use harness::spec::trace::TraceStart;
+use harness::spec::transport::Transport;
+use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time};
+use load::config::{ClockChoice, ExpectedStatus, Pacing, Popularity, Roles, Schedule, Timestamps};
+use server::Accept;
+use traffic::trace::Column;
+use wire::stream::Direction;
+
+use super::row::{
+    Row, body, body_file, boolean, empty_table, lost_worker, name, network, number, switch, text, value, whole, work,
+};
+
+/// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
+/// its value, its parser and further properties. Its key is that of its name in the group's table, unless `.key` sets another.
+macro_rules! rows {
+    ($($group:ident $heading:literal $table:literal {
+        $($(#[doc = $help:literal])+ $name:literal $value:literal $parse:expr $(, $property:ident($($argument:expr),*))*;)+
+    })+) => {
+        pub const ROWS: &[Row] = &[$($(
+            Row::new($group, $heading, $name, concat!($table, $name), $value, $parse, &[$($help),+])
+                $(.$property($($argument),*))*,
+        )+)+];
+    };
+}
+
+const RATE: u64 = 1;
+const CONNECTIONS: u64 = 1 << 1;
+const LOAD: u64 = 1 << 2;
+const OVER_TIME: u64 = 1 << 3;
+const CLOSED: u64 = 1 << 4;
+const SESSIONS: u64 = 1 << 5;
+const SESSION_WINDOW: u64 = 1 << 6;
+const SERVICE: u64 = 1 << 7;
+const TLS: u64 = 1 << 8;
+const HTTP: u64 = 1 << 9;
+const FOLDER: u64 = 1 << 10;
+const KV: u64 = 1 << 11;
+const KV_REQUESTS: u64 = 1 << 12;
+const KV_SERVER: u64 = 1 << 13;
+const STREAM: u64 = 1 << 14;
+const PORTS: u64 = 1 << 15;
+const DATAGRAM_SERVER: u64 = 1 << 16;
+const PHASES: u64 = 1 << 17;
+const PLACEMENT: u64 = 1 << 18;
+const SHARED: u64 = 1 << 19;
+const CLIENT: u64 = 1 << 20;
+const RETRIES: u64 = 1 << 21;
+const SERVER: u64 = 1 << 22;
+const SYSCALLS: u64 = 1 << 23;
+const TRIALS: u64 = 1 << 24;
+const SLICES: u64 = 1 << 25;
+const PLACEBO: u64 = 1 << 26;
+const LAB: u64 = 1 << 27;
+const CONDITIONS: u64 = 1 << 28;
+const EXPLAIN: u64 = 1 << 29;
+const COMMANDS: u64 = 1 << 30;
+const DISTRIBUTED: u64 = 1 << 31;
+
+/// The groups of each load with a client.
+const TRAFFIC: u64 =
+    CONNECTIONS | LOAD | SERVICE | TLS | HTTP | KV | KV_REQUESTS | PHASES | PLACEMENT | SHARED | CLIENT | RETRIES;
+/// The groups of each comparison of servers.
+const SETUP: u64 = TRAFFIC | FOLDER | KV_SERVER | SERVER | SYSCALLS | TRIALS | SLICES | LAB | CONDITIONS | COMMANDS;
+/// The groups of commands that also take traffic without a rate.
+const ANY_LOOP: u64 = RATE | CLOSED | STREAM | SESSIONS | SESSION_WINDOW | PORTS;
+
+/// The groups that each command takes.
+const GROUPS: &[(&str, u64)] = &[
+    ("compare", SETUP | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | PLACEBO | EXPLAIN | DISTRIBUTED),
+    ("sweep", SETUP | SESSIONS | SESSION_WINDOW | PORTS | DATAGRAM_SERVER | PLACEBO | EXPLAIN | DISTRIBUTED),
+    ("capacity", SETUP | SESSIONS | PORTS | DATAGRAM_SERVER | PLACEBO | DISTRIBUTED),
+    ("overload", SETUP | PLACEBO | DISTRIBUTED),
+    ("advise", SETUP | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN),
+    ("atlas", SETUP | ANY_LOOP | DATAGRAM_SERVER),
+    ("gate", SETUP | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | DISTRIBUTED),
+    ("load", TRAFFIC | ANY_LOOP | OVER_TIME | DISTRIBUTED),
+    ("idle", CONNECTIONS | SERVICE | TLS | HTTP | KV | STREAM),
+    ("serve", SERVER | SYSCALLS | DATAGRAM_SERVER | PORTS | SERVICE | STREAM | KV_SERVER | FOLDER),
+    ("calibrate", PLACEMENT | CLIENT),
+    ("lab", CONDITIONS),
+    ("run", SYSCALLS | TRIALS | EXPLAIN | COMMANDS | DISTRIBUTED),
+    ("plan", SYSCALLS | TRIALS),
+];
+
+/// Returns the groups of a command; all for another word.
+pub fn groups_of(command: &str) -> u64 {
+    GROUPS.iter().find(|(name, _)| *name == command).map_or(u64::MAX, |(_, groups)| *groups)
+}
+
+rows! {
+    RATE "Load" "workload." {
+        /// Requests/s, as in 2k or 2000/s [default: 2000]
+        ///
+        /// Several rates, comma-separated, make several workloads
+        "rate" "RATE" value::<Rate>, list(), short('r'), basic("*");
+    }
+    OVER_TIME "Load" "workload." {
+        /// Rate profile over the window, as in ramp:1k..9k:30s
+        ///
+        /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
+        /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
+        /// window lasts as long as the rate profile. With --rate, the profile is scaled to that mean rate
+        "profile" "PROFILE" value::<Profile>, basic("load");
+        /// Replay recorded arrivals from a CSV or Parquet file
+        ///
+        /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of
+        /// muxbench's samples. A column `connection` selects the connections. With `http`, a column response_bytes selects the paths
+        /// /bytes/N, and request_bytes gives each request a body. Other services have one size: see --trace-ignore. The window lasts
+        /// as long as the replay
+        "trace" "FILE" text, key("workload.trace.file"), basic("load");
+        /// Columns of the trace not to replay, comma-separated: connection, request_bytes, response_bytes
+        "trace-ignore" "COLUMN" name::<Column>, list(), key("workload.trace.ignore");
+        /// Speed of the replay: 2 halves its duration [default: 1]
+        "speed" "FACTOR" number, key("workload.trace.speed");
+        /// Start of the replayed part, after the first arrival, or `peak` for the busiest part [default: 0]
+        "trace-from" "TIME" value::<TraceStart>, key("workload.trace.from");
+        /// Length of the replayed part in the recording [default: up to the last arrival]
+        "trace-length" "TIME" value::<Time>, key("workload.trace.length");
+    }
+    LOAD "Load" "workload." {
+        /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
+        "transport" "TRANSPORT" name::<Transport>;
+    }
+    CONNECTIONS "Load" "workload." {
+        /// Open connections, as in 10k
+        ///
+        /// Several numbers, comma-separated, make several workloads
+        "connections" "N" whole::<NonZeroU32>, list(), short('c'), basic("*"),
+            defaults(&[("compare sweep capacity overload advise gate load idle", "400"), ("atlas", "50,400,2000")]);
+    }
+    PORTS "Load" "workload." {
+        /// Ports of a `udp` server, in place of connections, comma-separated [default: 10; `compare` and `atlas`: 10,1000]
+        "ports" "N" whole::<NonZeroU32>, list(), basic("serve");
+    }
+    LOAD "Load" "workload." {
+        /// Send times, as in poisson [default: slot-random]
+        ///
+        /// Comma-separated: slot-random (at a random moment of each slot of equal length), constant, poisson (open loop); closed
+        /// (closed loop: send when the response has arrived; the default of `stream`). Several clients with constant intervals take
+        /// turns (constant), start at random times (constant-drawn) or send at the same time (constant-together)
+        "schedule" "SCHEDULE" name::<Schedule>, list();
+        /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
+        "active" "SHARE" value::<Share>, list();
+        /// Additional idle connections, held by a separate process, comma-separated [default: 0]
+        "idle" "N" whole::<u32>, list();
+        /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
+        "popularity" "POPULARITY" value::<Popularity>;
+    }
+    CLOSED "Load" "workload." {
+        /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
+        "think" "THINK" value::<Think>;
+        /// Requests that each connection of a closed loop sends at once; the next ones follow the last response [default: 1]
+        "pipeline" "N" whole::<NonZeroU32>;
+    }
+    SESSIONS "Load" "workload." {
+        /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions with
+        /// this number of requests, and --connections limits the open sessions [default: unlimited]
+        "requests-per-connection" "N" whole::<NonZeroU32>;
+    }
+    SERVICE "Load" "workload." {
+        /// fixed, kv, redis, http, udp, stream [default: fixed]
+        ///
+        /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams to many ports (udp), or bursts at full speed
+        /// (stream). The URL of a target may select the service
+        "service" "SERVICE" name::<Service>, basic("compare sweep capacity serve idle");
+        /// Request size of `fixed` and `udp` [default: 128B]
+        "request" "SIZE" value::<Size>, grid(), basic("compare sweep capacity serve");
+        /// Response size [default: 10KiB; udp: 128B]
+        ///
+        /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
+        "response" "SIZE" value::<Size>, grid(), basic("compare sweep capacity serve");
+    }
+    TLS "Load" "workload.tls." {
+        /// Use TLS on all connections, except to http:// targets
+        ///
+        /// Built-in servers make a certificate when they start, which the client trusts. https:// targets have TLS without this flag.
+        /// With --requests-per-connection 1, each request has a handshake
+        "tls" "" empty_table, key("workload.tls");
+        /// Trusted certificates [default: this host's]
+        ///
+        /// A file in PEM format; implies --tls
+        "cacert" "FILE" text;
+        /// Accept any certificate
+        ///
+        /// The client then cannot know whether it measures the right server; implies --tls
+        "insecure" "" switch, short('k'), basic("load");
+        /// Make a full TLS handshake on each connection, instead of resuming sessions; implies --tls
+        "full-handshakes" "" switch;
+    }
+    PHASES "Load" "phases." {
+        /// Duration in which the rate grows exponentially to its target
+        "ramp" "TIME" value::<Time>,
+            defaults(&[("compare gate", "100ms"), ("sweep capacity overload", "200ms"), ("advise atlas", "50ms"), ("load", "1s")]);
+        /// Duration at the target rate before the measurement
+        "warm-up" "TIME" value::<Time>,
+            defaults(&[("compare advise atlas", "100ms"), ("sweep capacity overload", "300ms"), ("gate", "200ms"), ("load", "1s")]);
+        /// Duration of the measured window
+        ///
+        /// The requests planned in it are measured
+        "measure" "TIME" value::<Time>, short('z'), basic("compare sweep load"),
+            defaults(&[("compare", "300ms"), ("sweep", "2s"), ("capacity overload", "1s"), ("advise atlas", "from --budget"),
+                ("gate", "1500ms"), ("load", "5s")]);
+    }
+    SESSION_WINDOW "Load" "phases." {
+        /// Mean number of sessions in the window, which lasts no longer than --measure; needs --requests-per-connection
+        "sessions" "N" whole::<NonZeroU32>;
+    }
+    PHASES "Load" "phases." {
+        /// Longest wait for outstanding responses after the window
+        "cool-down" "TIME" value::<Time>,
+            defaults(&[("compare", "100ms"), ("sweep capacity overload advise atlas gate", "1s"), ("load", "2s")]);
+    }
+    HTTP "HTTP" "workload.http." {
+        /// Path to request; several are requested in turn, or by weight: --path '/a x3' [default: /bytes/N, N from --response; / with a --target]
+        "path" "PATH" text, many(), key("workload.http.paths");
+        /// Method of each request [default: GET; with a body POST]
+        "method" "METHOD" text, short('X'), basic("load");
+        /// Header, such as `Accept: text/html`; may be repeated
+        "header" "HEADER" value::<Header>, many(), short('H'), key("workload.http.headers"), basic("load");
+        /// Body of each request, or @FILE for a file's content
+        ///
+        /// Several bodies are sent in turn
+        "body" "BODY" body, many(), short('d'), basic("load");
+        /// File with the body of each request
+        "body-file" "FILE" body_file, many(), short('D'), key("workload.http.body");
+        /// File with a body on each line; the bodies are sent in turn
+        "body-lines" "FILE" text;
+        /// File with a request on each line, instead of --path: `[METHOD] PATH [xWEIGHT]`, or a JSON object with the keys
+        /// path, method, headers, body, weight, status, length
+        "requests-file" "FILE" text;
+        /// Expected status of each response: 200, 2xx, any [default: 200 for GET and HEAD, otherwise 2xx]
+        "expect-status" "STATUS" value::<ExpectedStatus>, key("workload.http.status");
+        /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET and HEAD, otherwise any]
+        "expect-length" "LENGTH" value::<Length>, key("workload.http.length");
+    }
+    FOLDER "HTTP" "workload.http." {
+        /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
+        "folder" "FOLDER" text, basic("serve");
+    }
+    KV "Key-value store" "workload.kv." {
+        /// Records of `kv` and `redis`, all stored before the ramp [default: 30000]
+        "records" "N" whole::<NonZeroU32>;
+        /// Range of value sizes, log-uniform [default: 10B..1000B]
+        "value-size" "SIZE..SIZE" value::<Sizes>;
+    }
+    KV_REQUESTS "Key-value store" "workload.kv." {
+        /// Share of the requests that get a record; the other requests set a record [default: 90%]
+        "get-share" "SHARE" value::<Share>;
+        /// Key popularity: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
+        "keys" "POPULARITY" value::<Popularity>;
+    }
+    KV_SERVER "Key-value store" "workload.kv." {
+        /// Memory of the server for records, which it evicts when it is full [default: 64MiB]
+        "memory" "SIZE" value::<Size>;
+        /// Largest record, at most a quarter of --memory [default: 1MiB]
+        "item-max" "SIZE" value::<Size>;
+    }
+    STREAM "Streams" "workload.stream." {
+        /// Packet size of `stream` [default: 8KiB]
+        "packet" "SIZE" value::<Size>;
+        /// Packets of a burst [default: 1000]
+        "packets" "N" whole::<NonZeroU32>;
+        /// Size of the acknowledgement of a burst; with --direction out, of the request for a burst [default: 32B]
+        "ack" "SIZE" value::<Size>;
+        /// Sender of the bursts: in (the clients), out (the server) [default: in]
+        "direction" "DIRECTION" name::<Direction>;
+        /// Read and write at most one packet at once, instead of --read-budget and 128 KiB
+        "by-packet" "BOOL" boolean;
+    }
+    SERVER "Server settings" "server." {
+        /// Accept strategy, see `muxbench list` [default: single; for a pool shared]
+        ///
+        /// Any of single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least and hermes. An experiment takes
+        /// several, such as exclusive,hermes, and runs each architecture with each of them
+        "accept" "ACCEPT" name::<Accept>, list();
+        /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
+        "read-budget" "SIZE" value::<Budget>;
+        /// SEDA's thread-pool controller for payload threads: on, or max=20,queue=100,interval=2s,idle=5s
+        "pool-control" "SETTINGS" value::<PoolControl>;
+        /// SEDA's batching controller for payload threads: on, or min=8,max=1000,interval=1s
+        "batch-control" "SETTINGS" value::<BatchControl>;
+        /// SEDA's admission control: reject requests while the 90th percentile of response times exceeds a target, such as
+        /// target=10ms,requests=100,timeout=1s,increase=2
+        "admission" "SETTINGS" value::<Admission>;
+        /// Stalls of the first network thread, such as every=1s,for=200ms: it then serves nothing
+        "stall" "SETTINGS" value::<Stall>;
+        /// Busy polling of the network interface: off, 50us, 50us:budget=16, 50us:prefer or 50us:suspend=20ms [default: off]
+        ///
+        /// A waiting thread polls for this time before it sleeps. An experiment takes several values, such as off,50us, and runs each
+        /// architecture with each of them. Loopback cannot be polled: use --network lab
+        "busy-poll" "TIME" value::<BusyPolling>, list();
+    }
+    DATAGRAM_SERVER "Server settings" "server." {
+        /// Most messages of `udp` that the server receives or sends with a system call, 1 to 1024 [default: 1]
+        "datagram-batch" "N" whole::<NonZeroU32>;
+        /// Let the kernel coalesce received datagrams and segment sent ones (UDP_GRO, UDP_SEGMENT)
+        "datagram-offload" "BOOL" boolean;
+    }
+    SERVER "Server settings" "server." {
+        /// CPUs of the accept thread of a staged server, a subset of the server's CPUs [default: all of them]
+        "accept-cpus" "CPUS" value::<Cpus>;
+        /// CPUs of the network threads of a staged server
+        "network-cpus" "CPUS" value::<Cpus>;
+        /// CPUs of the payload threads of a staged server
+        "payload-cpus" "CPUS" value::<Cpus>;
+        /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
+        /// cpu=50us,exponential; none [default: none]
+        "simulated-work" "WORK" work, many(), grid(), key("workload.simulated-work");
+    }
+    SYSCALLS "Server settings" "server." {
+        /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report` shows the counts:
+        /// --explain, or for `capacity` --csv
+        "count-syscalls" "" switch;
+    }
+    TRIALS "Trials" "" {
+        /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
+        "interleave" "WHEN" name::<Interleave>;
+    }
+    SLICES "Trials" "" {
+        /// Length of the slices of interleaved trials [default: from the workload]
+        "slice" "TIME" value::<Time>;
+    }
+    PLACEBO "Trials" "" {
+        /// Run the first architecture a second time: its ratio to the first shows the noise
+        "placebo" "" switch;
+    }
+    LOAD "Trials" "" {
+        /// Seed of all random numbers: the order of trials, the schedules [default: 1]
+        "seed" "SEED" whole::<u64>;
+    }
+    PLACEMENT "Placement" "placement." {
+        /// CPUs of the server, such as 0-1,3 [default: one half]
+        "server-cpus" "CPUS" value::<Cpus>, key("placement.server");
+        /// CPUs of the client [default: the other half]
+        "client-cpus" "CPUS" value::<Cpus>, key("placement.client");
+        /// Idle CPUs of this host: poll (they wake fast and evenly), sleep (as the system is configured), auto (poll on virtual
+        /// machines, as root) [default: auto]
+        "idle-cpus" "HOW" name::<IdleCpus>;
+    }
+    SHARED "Placement" "placement." {
+        /// Let server and client share all CPUs, and let the kernel place their threads
+        "share-cpus" "BOOL" boolean, key("placement.shared");
+    }
+    CLIENT "Client" "client." {
+        /// Method to wait for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
+        ///
+        /// spin reads the clock without pause, yield offers the CPU to other threads between readings, and sleep-spin sleeps until
+        /// shortly before. auto is spin if each thread has its own CPU, yield if threads share assigned CPUs, and otherwise sleep-spin
+        "pacing" "PACING" name::<Pacing>;
+        /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
+        "roles" "ROLES" name::<Roles>;
+        /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
+        "clients" "N" whole::<NonZeroU32>;
+        /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
+        "clock" "CLOCK" name::<ClockChoice>;
+        /// Source of the timestamps: client; kernel, which records when a request left the host [default: client]
+        "timestamps" "SOURCE" name::<Timestamps>;
+        /// Longest time to connect and get the first response; a slower connection fails the trial [default: 10s]
+        "timeout" "TIME" value::<Time>;
+    }
+    RETRIES "Client" "client." {
+        /// Time limit of a request, as in 1s
+        ///
+        /// In an open loop, from the send to the last byte of the response. A later response counts as a timeout [default: none;
+        /// `overload`: 1s]
+        "request-timeout" "TIME" value::<Time>, basic("overload");
+        /// Retries of a failed request [default: 0]
+        ///
+        /// After a timeout or a lost connection, on the next connection that works. Needs --request-timeout (`overload` has one). The
+        /// response time runs from the planned first send
+        "retries" "N" whole::<u32>, basic("overload");
+        /// Most retries, as a share of the requests [default: all]
+        ///
+        /// Each request allows this share of a retry; at most 100 are saved up
+        "retry-budget" "SHARE" value::<Share>;
+        /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
+        "client-processes" "N" whole::<NonZeroU32>, key("client.processes");
+    }
+    LAB "Network" "" {
+        /// Lab of network namespaces: lab, lab:clients=5, each also with :napi [default: loopback]
+        ///
+        /// A lab has a namespace for the server and one for each client host. Needs root
+        "network" "NETWORK" network;
+    }
+    CONDITIONS "Network" "network." {
+        /// Delay of each packet in each direction; implies a lab [default: 0]
+        "delay" "TIME" value::<Time>, basic("lab");
+        /// Largest random deviation from --delay [default: 0]
+        "jitter" "TIME" value::<Time>, basic("lab");
+        /// Packets lost in each direction, as in 0.1%; implies a lab [default: 0]
+        "loss" "SHARE" value::<Loss>, basic("lab");
+        /// Bandwidth of each host's link; implies a lab [default: unlimited]
+        ///
+        /// Such as 1Gbit or 100Mbit
+        "bandwidth" "BANDWIDTH" value::<Bandwidth>, basic("lab");
+        /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
+        "burst" "SIZE" value::<Size>;
+    }
+    COMMANDS "Servers" "" {
+        /// Start the commands of --exec and of `exec` tables
+        ///
+        /// Without this flag muxbench only shows the commands
+        "allow-exec" "" switch, action(), basic("advise run");
+    }
+    DISTRIBUTED "Distributed run" "" {
+        /// Join a distributed run (Slurm, MPI, Kubernetes)
+        ///
+        /// Under srun, mpirun or Kubernetes, each process is a worker. The first worker runs the servers and stores the results, and
+        /// the others share connections and rate
+        "distributed" "" switch, action(), basic("run");
+        /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
+        "lost-worker" "ACTION" lost_worker, action();
+    }
+    EXPLAIN "Results" "" {
+        /// Say why: system calls, switches, CPU per request
+        ///
+        /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
+        "explain" "" switch, action(), conflicts("json"), basic("compare run");
+    }
+}
