@@ -82,7 +82,7 @@ impl Experiment {
     }
 
     fn loads_with(&self, trace: Option<load::config::Trace>) -> Result<Vec<LoadConfig>, String> {
-        let (workload, client, phases) = (&self.workload, &self.client, &self.phases);
+        let (workload, phases) = (&self.workload, &self.phases);
         let profile = workload.profile.as_ref().map(|profile| &profile.0).filter(|_| trace.is_none());
         // Rate and length of a window that does not have those of the keys.
         let own_rate = trace.as_ref().map(load::config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
@@ -112,15 +112,10 @@ impl Experiment {
             kv: workload.service.has_records().then(|| kv.traffic()),
             http,
             tls: workload.tls.as_ref().map(Tls::client),
-            pacing: client.pacing,
-            roles: client.roles,
-            clients: client.clients.map_or(1, NonZeroU32::get),
             processes: self.processes().get(),
-            clock: client.clock,
-            timestamps: client.timestamps,
-            timeout_ns: client.timeout.0,
-            request_timeout: client.request_timeout(),
-            ..LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None })
+            ..self
+                .client
+                .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None }))
         };
         let mut loads = Vec::new();
         for connections in workload.targets().iter().map(|targets| targets.get()) {

@@ -114,17 +114,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         connections: args.connections.get(),
         rate_per_s: Some(args.rate.0),
         phases: Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: args.measure.0, cool_down_ns },
-        pacing: client.pacing,
-        roles: client.roles,
-        clients: client.clients.map_or(1, NonZeroU32::get),
         cpus: placed.client,
-        clock: client.clock,
-        timestamps: client.timestamps,
-        timeout_ns: client.timeout.0,
-        ..LoadConfig::new(
+        ..client.configure(LoadConfig::new(
             any.parse::<Address>().expect("the address is valid"),
             ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 },
-        )
+        ))
     };
     let holds = args.hold.iter().flat_map(|hold| args.law.iter().map(|&law| Hold { mean_ns: hold.0, law }));
     let settings = Settings { holds: holds.collect(), rounds: args.rounds.get(), server_cpu: placed.server[0], load };
