@@ -27,6 +27,9 @@ pub struct Client {
     /// The number of processes, which divide connections and rate among themselves. Each has `clients` clients. By
     /// default 1, or in a lab one for each client host. A distributed run has one for each worker besides the first.
     pub processes: Option<NonZeroU32>,
+    /// Whether TCP sockets send small requests at once (TCP_NODELAY). Otherwise they wait for the acknowledgement of earlier ones
+    /// (Nagle's algorithm).
+    pub tcp_nodelay: bool,
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]
     pub clock: ClockChoice,
@@ -53,6 +56,7 @@ impl Client {
             pacing: self.pacing,
             roles: self.roles,
             clients: self.clients.map_or(1, NonZeroU32::get),
+            tcp_nodelay: self.tcp_nodelay,
             clock: self.clock,
             timestamps: self.timestamps,
             timeout_ns: self.timeout.0,
@@ -78,6 +82,7 @@ impl Default for Client {
             roles: Roles::Auto,
             clients: None,
             processes: None,
+            tcp_nodelay: true,
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),

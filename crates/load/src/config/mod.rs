@@ -97,6 +97,8 @@ pub struct LoadConfig {
     pub part: Option<Part>,
     /// CPUs to pin the client's threads to, in order, round robin. If empty, the kernel places the threads.
     pub cpus: Vec<usize>,
+    /// Whether TCP sockets send small requests at once (TCP_NODELAY), without Nagle's algorithm.
+    pub tcp_nodelay: bool,
     /// The clock of the timestamps.
     pub clock: ClockChoice,
     /// The origin of timestamps.
@@ -147,6 +149,7 @@ impl LoadConfig {
             processes: 1,
             part: None,
             cpus: Vec::new(),
+            tcp_nodelay: true,
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             seed: 1,

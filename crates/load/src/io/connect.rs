@@ -97,7 +97,7 @@ fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let socket = match &config.target {
         Address::Ip(target) if config.datagrams => datagrams(*target)?,
         Address::Ip(target) => {
-            let socket = tcp(target, source)?;
+            let socket = tcp(target, source, config.tcp_nodelay)?;
             // A reset at the end avoids TIME_WAIT, so the next trial finds the ports free.
             sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
             socket
@@ -111,9 +111,9 @@ fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
 }
 
 /// Starts a connection without waiting for it.
-fn tcp(target: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+fn tcp(target: &SocketAddr, source: Option<IpAddr>, nodelay: bool) -> Result<OwnedFd, Errno> {
     let socket = platform::stream_socket(family(target))?;
-    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_tcp_nodelay(&socket, nodelay)?;
     if let Some(source) = source {
         bind(&socket, source)?;
     }
@@ -159,6 +159,7 @@ fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
 pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
+    nodelay: bool,
     tls: Option<Tls>,
 }
 
@@ -175,7 +176,7 @@ impl<'a> Dialer<'a> {
                 Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
             }
         };
-        Ok(Self { target, sources, tls: Tls::of(config)? })
+        Ok(Self { target, sources, nodelay: config.tcp_nodelay, tls: Tls::of(config)? })
     }
 
     /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.
@@ -196,7 +197,7 @@ impl<'a> Dialer<'a> {
 
     fn begin_from(&self, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
         match &self.target {
-            Target::Ip(target) => tcp(target, source),
+            Target::Ip(target) => tcp(target, source, self.nodelay),
             Target::Unix(path) => {
                 let socket = platform::stream_socket(AddressFamily::UNIX)?;
                 begun(rustix::net::connect(&socket, path))?;

@@ -11,7 +11,7 @@ use muxbench_load::config::{Pacing, Phases, Popularity, RateProfile, Roles, Sche
 use muxbench_load::result::Hardware;
 use muxbench_load::tools::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use wire::{Address, ServiceSpec};
 
 use crate::server::{REQUEST, RESPONSE, answer_all, server, service};
@@ -51,6 +51,16 @@ fn config(target: impl Into<Address>) -> LoadConfig {
 
 fn run(config: &LoadConfig) -> Outcome {
     muxbench_load::run(config, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn sockets_have_the_chosen_nodelay() {
+    for tcp_nodelay in [true, false] {
+        let config = LoadConfig { tcp_nodelay, ..config(server(answer_all)) };
+        let connections = run(&config).connections;
+        assert_eq!(connections.len(), 10);
+        assert!(connections.iter().all(|it| sockopt::tcp_nodelay(it).unwrap() == tcp_nodelay), "{tcp_nodelay}");
+    }
 }
 
 #[test]

@@ -167,6 +167,13 @@ pub fn whole<T: FromStr>(text: &str) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
+pub fn on_off(text: &str) -> Result<Value, String> {
+    match text {
+        "on" | "off" => Ok((text == "on").into()),
+        _ => Err("expected on or off".into()),
+    }
+}
+
 pub fn number(text: &str) -> Result<Value, String> {
     text.parse::<f64>().map(Value::Float).map_err(|_| format!("invalid number `{text}`: expected a number such as 2"))
 }

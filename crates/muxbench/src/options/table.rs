@@ -21,7 +21,8 @@ use traffic::trace::Column;
 use wire::stream::Direction;
 
 use super::row::{
-    Row, body, body_file, boolean, empty_table, lost_worker, name, network, number, switch, text, value, whole, work,
+    Row, body, body_file, boolean, empty_table, lost_worker, name, network, number, on_off, switch, text, value, whole,
+    work,
 };
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
@@ -365,6 +366,8 @@ rows! {
         "roles" "ROLES" name::<Roles>;
         /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
         "clients" "N" whole::<NonZeroU32>;
+        /// TCP_NODELAY of the client's sockets: on, off (Nagle's algorithm delays small requests) [default: on]
+        "tcp-nodelay" "on|off" on_off;
         /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
         "clock" "CLOCK" name::<ClockChoice>;
         /// Source of the timestamps: client; kernel, which records when a request left the host [default: client]
