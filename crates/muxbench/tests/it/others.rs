@@ -32,7 +32,7 @@ fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, m
     let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
     let mut file = format!(
         "name = \"x\"\narchitectures = {names:?}\nrepeats = {repeats}\n[workload]\nconnections = 10\nrate = 200\n\
-         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\ndrain = \"60s\"\n\
+         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"{measure}\"\ncool-down = \"60s\"\n\
          [client]\npacing = \"sleep-spin\"\n"
     );
     for (name, command) in commands {

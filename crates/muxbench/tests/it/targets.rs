@@ -84,7 +84,7 @@ fn target_of_every_scheme_is_measured() {
     let servers = [
         ("tcp://", Serve::start(epoll(), 10, 20), &FIXED[..]),
         ("", Serve::start_with(epoll(), 10, 20, &["--listen", &path], None), &FIXED),
-        ("udp://", Serve::start_udp(epoll(), 1, &[]), &[]),
+        ("udp://", Serve::start_udp(epoll(), 1, &[]), &["--ports", "1", "--request", "16B", "--response", "40B"]),
         ("http://", Serve::start_http(epoll(), &[]), &[]),
         ("https://", Serve::start_http(epoll(), &["--tls"]), &["--insecure"]),
         ("memcached://", Serve::start_kv(epoll(), &[]), &[]),

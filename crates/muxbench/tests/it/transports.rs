@@ -231,7 +231,7 @@ fn external_server_gets_a_unix_socket() {
     let file = "name = \"x\"\narchitectures = \"exec:py\"\n\
                 [exec.py]\ncommand = [\"python3\", \"server.py\", \"{socket}\"]\n\
                 [workload]\ntransport = \"unix\"\nconnections = 10\nrate = 200\nrequest = \"10B\"\nresponse = \"20B\"\n\
-                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"\n\
+                [phases]\nramp = \"0\"\nwarm-up = \"200ms\"\nmeasure = \"300ms\"\ncool-down = \"60s\"\n\
                 [client]\npacing = \"sleep-spin\"\n";
     fs::write(folder.path().join("x.toml"), file).unwrap();
     let output = muxbench()

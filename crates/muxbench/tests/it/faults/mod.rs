@@ -32,7 +32,7 @@ use serde_json::Value;
 
 /// The workload and the phases of a short trial, as TOML.
 const QUICK: &str =
-    "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nhold = \"50ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"";
+    "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nwarm-up = \"50ms\"\nmeasure = \"300ms\"\ncool-down = \"60s\"";
 
 /// All output of a command, which must exit with one of `codes`.
 fn printed(output: &Output, codes: &[i32]) -> String {
@@ -365,7 +365,7 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
 fn delayed_runner_invalidates_its_trial() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
-    let phases = QUICK.replace("hold = \"50ms\"", "hold = \"1s\"").replace("300ms", "1s");
+    let phases = QUICK.replace("warm-up = \"50ms\"", "warm-up = \"1s\"").replace("300ms", "1s");
     let header = header(trials("epoll", "tcp", &phases, 1));
     let mut was_delayed = false;
     let (ended, run) = run(folder.path(), &header, &Stop::default(), &mut |event| {
