@@ -4,22 +4,27 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-pub use rustix::event::epoll::Event;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 
-use super::Events;
 use crate::socket::tls::Awaits;
 
 pub type Flags = EventFlags;
 
 pub struct Poller(OwnedFd);
 
-/// Returns the number of an event's socket, and the flags.
-#[inline]
-pub(super) fn parts(event: &Event) -> (usize, Flags) {
-    (event.data.u64() as usize, event.flags)
+pub struct Events(Vec<Event>);
+
+impl Events {
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
+        self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
+    }
 }
 
 impl Poller {

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-pub use rustix::event::kqueue::Event;
-use rustix::event::kqueue::{EventFilter, EventFlags, kevent_timespec, kqueue};
+use rustix::event::kqueue::{Event, EventFilter, EventFlags, kevent_timespec, kqueue};
 use rustix::io;
 
-use super::Events;
 use crate::socket::tls::Awaits;
 
 /// The readiness of a socket. kqueue(2) reports only that the socket is ready.
@@ -17,10 +15,17 @@ pub type Flags = ();
 
 pub struct Poller(OwnedFd);
 
-/// Returns the number of an event's socket, and the flags.
-#[inline]
-pub(super) fn parts(event: &Event) -> (usize, Flags) {
-    (event.udata() as usize, ())
+pub struct Events(Vec<Event>);
+
+impl Events {
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
+        self.0.iter().map(|event| (event.udata() as usize, ()))
+    }
 }
 
 impl Poller {

@@ -12,27 +12,9 @@ mod epoll;
 mod kqueue;
 
 #[cfg(target_os = "linux")]
-use epoll::{Event, parts};
-#[cfg(target_os = "linux")]
-pub use epoll::{Flags, Poller};
+pub use epoll::{Events, Flags, Poller};
 #[cfg(not(target_os = "linux"))]
-use kqueue::{Event, parts};
-#[cfg(not(target_os = "linux"))]
-pub use kqueue::{Flags, Poller};
-
-/// The events of a wait.
-pub struct Events(Vec<Event>);
-
-impl Events {
-    pub fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
-    }
-
-    #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
-        self.0.iter().map(parts)
-    }
-}
+pub use kqueue::{Events, Flags, Poller};
 
 impl Poller {
     /// Waits for bytes of the new socket `number`.
