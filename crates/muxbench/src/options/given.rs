@@ -118,7 +118,10 @@ impl Options {
     /// Appends the option of the key with which a message begins, unless the message names it or the key comes from a file.
     pub fn with_flag(&self, message: String, has_file: bool) -> String {
         let key = message.split([':', ' ']).next().unwrap_or_default();
-        let row = ROWS.iter().find(|row| !key.is_empty() && row.key == key);
+        // A message about a table names an option that sets a key of it.
+        let is_within =
+            |row: &&Row| self.has(row.name) && row.key.strip_prefix(key).is_some_and(|it| it.starts_with('.'));
+        let row = ROWS.iter().find(|row| !key.is_empty() && (row.key == key || is_within(row)));
         let name = match row {
             Some(row) if !has_file || self.has(row.name) => row.name,
             None if key == "architectures" && !has_file => "arch",

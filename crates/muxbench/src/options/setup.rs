@@ -343,6 +343,9 @@ mod tests {
             let message = options.with_flag("workload.think has no effect".to_owned(), has_file);
             assert_eq!(message.ends_with("(flag --think)"), flag, "{text}: {message}");
         }
+        let within =
+            line("compare --packet 1KiB").setup.options.with_flag("workload.stream has no effect".to_owned(), true);
+        assert!(within.ends_with("(flag --packet)"), "{within}");
         let with_flag = |message: &str| Options::default().with_flag(message.to_owned(), false);
         for (message, flag) in [
             ("architectures: \"mt\" appears twice", Some("--arch")),
