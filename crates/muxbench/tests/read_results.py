@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 # The end and the start of each measured time.
 TIMES = {
-    "send-delay": ("sent_ns", "planned_ns"),
+    "send_delay": ("sent_ns", "planned_ns"),
     "service": ("complete_ns", "sent_ns"),
     "response": ("complete_ns", "planned_ns"),
 }

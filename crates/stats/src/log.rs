@@ -55,7 +55,7 @@ mod tests {
         let empty = Histogram::new();
         let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_125);
         let mut log = Vec::new();
-        let histograms = [("service", &service), ("send-delay", &empty)];
+        let histograms = [("service", &service), ("send_delay", &empty)];
         write_log(&mut log, "epoll\n400 connections", start, Duration::from_millis(1500), &histograms).unwrap();
         let text = std::str::from_utf8(&log).unwrap();
         assert!(text.starts_with("#[Histogram log format version 1.3]\n#epoll\n#400 connections\n"), "{text}");

@@ -129,7 +129,7 @@ impl Store {
         let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;
         let window = Duration::from_nanos(load.window_ns);
         let histograms = [
-            ("send-delay", &load.send_delay.histogram),
+            ("send_delay", &load.send_delay.histogram),
             ("service", &load.service.histogram),
             ("response", &load.response.histogram),
         ];

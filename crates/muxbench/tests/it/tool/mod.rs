@@ -555,7 +555,7 @@ fn doctor_checks_every_cause_of_disturbance() {
             assert!(!finding[word].as_str().unwrap().is_empty(), "{word}: {finding}");
         }
         assert!(finding["remedy"].is_string(), "{finding}");
-        assert!(["good", "warning", "unknown"].contains(&finding["state"].as_str().unwrap()), "{finding}");
+        assert!(["good", "warning", "unknown"].contains(&finding["severity"].as_str().unwrap()), "{finding}");
     }
     assert_eq!(findings.len(), SUBJECTS.len(), "{findings:?}");
 }

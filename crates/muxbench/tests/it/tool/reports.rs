@@ -45,7 +45,7 @@ fn report_repeats_the_table_of_compare() {
     for trial in 0..4 {
         let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
         assert!(log.contains(" 20 connections, 1000 requests/s, repeat "), "{log}");
-        for time in ["send-delay", "service", "response"] {
+        for time in ["send_delay", "service", "response"] {
             assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
         }
     }
@@ -243,7 +243,7 @@ fn public_tools_read_samples_and_histograms() {
             read["duckdb"][&file]["parameters"], trial["trial"],
             "the file contains all parameters of the trial"
         );
-        for time in ["send-delay", "service", "response"] {
+        for time in ["send_delay", "service", "response"] {
             let reported = &trial["load"][time]["distribution"];
             for tool in ["duckdb", "polars", "hdrhistogram"] {
                 let read = &read[tool][&file]["times"][time];
