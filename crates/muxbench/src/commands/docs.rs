@@ -1,5 +1,6 @@
 //! `muxbench completions` and `muxbench man`, generated from the definitions of the flags.
 
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -45,7 +46,8 @@ pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<(
 
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<()> {
     if let Some(folder) = &args.output {
-        return clap_mangen::generate_to(all, folder)
+        return fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(all, folder))
             .with_context(|| format!("cannot write manual pages to {}", folder.display()));
     }
     all.build();
