@@ -12,8 +12,8 @@ use harness::spec::ServerSpec;
 use harness::spec::interleave::Interleave;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
 use load::result::{
-    ClosedResult, DatagramResult, Hardware, KernelResult, LoadResult, Measured, Outstanding, PARTS, SliceResult,
-    StreamResult,
+    ClosedResult, DatagramResult, Hardware, KernelResult, LateSends, LoadResult, Measured, Outstanding, PARTS,
+    SliceResult, StreamResult,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters};
@@ -92,6 +92,7 @@ pub(crate) fn record_with(
             rate_achieved_per_s: 199.0,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
+            late: LateSends::of(&send_delay.histogram, &service.histogram),
             send_delay,
             service,
             response,
