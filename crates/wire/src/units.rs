@@ -162,7 +162,7 @@ fn write_time(f: &mut fmt::Formatter<'_>, ns: u64) -> fmt::Result {
     }
 }
 
-/// The text of a TOML or JSON value: a bare number in a file thus gets the same error as in a flag.
+/// The text of a TOML or JSON value: a bare number or word in a file thus gets the same error as in a flag.
 struct Text;
 
 impl Visitor<'_> for Text {
@@ -176,6 +176,10 @@ impl Visitor<'_> for Text {
         Ok(text.to_owned())
     }
 
+    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
     fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
         Ok(number.to_string())
     }
@@ -185,7 +189,8 @@ impl Visitor<'_> for Text {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<String, E> {
-        Ok(format!("{number:?}"))
+        // As in TOML: `nan`, `1.0`.
+        Ok(format!("{number:?}").to_lowercase())
     }
 }
 

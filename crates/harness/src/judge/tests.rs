@@ -35,6 +35,7 @@ fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
 fn kind(change: impl FnOnce(&mut LoadResult)) -> VerdictKind {
     let mut report = healthy();
     change(&mut report);
+    report.late = LateSends::of(&report.send_delay.histogram, &report.service.histogram);
     judge(&report, None).kind
 }
 
@@ -232,7 +233,9 @@ fn late_process_is_not_hidden_in_the_p99_of_all() {
 
 #[test]
 fn valid_trial_states_that_the_client_caused_its_tail() {
-    let verdict = judge(&LoadResult { send_delay: with_tail(200, 900, 900_000), ..healthy() }, None);
+    let send_delay = with_tail(200, 900, 900_000);
+    let late = LateSends::of(&send_delay.histogram, &healthy().service.histogram);
+    let verdict = judge(&LoadResult { send_delay, late, ..healthy() }, None);
     assert_eq!(verdict.kind, VerdictKind::Valid);
     assert!(
         verdict

@@ -105,7 +105,8 @@ fn with_external_server(strategy: Strategy, fault: Option<Fault>) -> (Vec<Option
     let run_folder = folder.path().join("run");
     let (machine, stop) = (FakeMachine::default(), Stop::default());
     let mut trials = fake::trials(if strategy.is_search() { 1 } else { 2 });
-    let command = r#"{"command":["x","{port}"],"directory":null,"environment":{},"cpus":[],"start_timeout_ns":1}"#;
+    let command =
+        r#"{"command":["x","{port}"],"listen":"127.0.0.1:0","environment":{},"cpus":[],"start_timeout_ns":1}"#;
     trials.iter_mut().for_each(|trial| trial.serve = ServerSpec::External(serde_json::from_str(command).unwrap()));
     let header = RunHeader { strategy, ..header(trials) };
     let store = Store::create(&run_folder, &header).unwrap();

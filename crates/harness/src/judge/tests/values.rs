@@ -8,6 +8,7 @@ fn uneven() -> LoadResult {
     LoadResult {
         window_ns: 2_000_000_000,
         planned: 2_000,
+        trial_requests: 2_000,
         completed: 1_900,
         rate_sent_per_s: 990.0,
         rate_achieved_per_s: 950.0,

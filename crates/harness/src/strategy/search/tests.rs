@@ -332,12 +332,6 @@ fn search_over_connections_keeps_the_rate() {
 }
 
 #[test]
-fn goals_of_earlier_versions_are_readable() {
-    let old = r#"{"limits":[],"from_per_s":1000.0,"most_per_s":1e6,"precision":0.05,"time_max_ns":3600000000000}"#;
-    assert_eq!(serde_json::from_str::<SearchGoal>(old).unwrap(), SearchGoal { limits: Vec::new(), ..goal() });
-}
-
-#[test]
 fn client_without_connections_leaves_the_probe_unmet() {
     let of = |varied| {
         let goal = SearchGoal { varied, ..goal() };
