@@ -63,8 +63,8 @@ impl Drop for Hostile {
 fn act(config: &LoadConfig, manners: &[String], acts_per_s: f64, shared: &Shared) -> anyhow::Result<()> {
     // Let the measuring client run first on a shared CPU. On Linux this is the priority of the thread.
     rustix::process::nice(19).context("cannot lower the priority")?;
-    if !config.cpus.is_empty() {
-        pin(&config.cpus)?;
+    if !config.client.cpus.is_empty() {
+        pin(&config.client.cpus)?;
     }
     let named = |name: &String| manner(name).with_context(|| format!("unknown manner `{name}` of hostile clients"));
     let manners = manners.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;

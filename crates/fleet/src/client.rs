@@ -125,7 +125,7 @@ pub(super) fn await_report(
 
 /// The longest silence of a client that is not ready. It detects a client that hangs; the client itself ends slow connections.
 pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
-    Duration::from_nanos(config.timeout_ns) + margin
+    Duration::from_nanos(config.client.timeout_ns) + margin
 }
 
 /// The deadline for the reports of clients that start about now.
@@ -136,7 +136,8 @@ pub(super) fn report_deadline<'a>(configs: impl IntoIterator<Item = &'a LoadConf
 /// The time from the start of a client to its report.
 fn report_time(config: &LoadConfig) -> Duration {
     // The clients of all processes and contestants may summarise at the same time, on the same CPUs.
-    let clients = u64::from(config.all_clients()) * u64::from(config.slices.map_or(1, |slices| slices.contestants));
+    let clients =
+        u64::from(config.all_clients()) * u64::from(config.client.slices.map_or(1, |slices| slices.contestants));
     let requests = schedule::records_max(config).saturating_mul(clients);
     let summary = Duration::from_nanos(requests.saturating_mul(SUMMARY_NS_PER_REQUEST)).min(SUMMARY_MAX);
     Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + summary
@@ -168,7 +169,7 @@ mod tests {
         let deadline_s = |rate_per_s| {
             let target = ([127, 0, 0, 1], 80);
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-            let config = LoadConfig { rate_per_s: Some(rate_per_s), ..LoadConfig::new(target, service) };
+            let config = LoadConfig::new(target, service).with(|it| it.rate_per_s = Some(rate_per_s));
             report_deadline([&config], Duration::ZERO).duration_since(Instant::now()).as_secs()
         };
         assert!(deadline_s(1e3) < deadline_s(1e7) && deadline_s(1e18) < 2 * SUMMARY_MAX.as_secs());

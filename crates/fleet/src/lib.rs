@@ -30,14 +30,14 @@ use load::config::{LoadConfig, Pacing};
 fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
     if count <= cpus.len() {
         let end = |number: usize| cpus.len() * number / count;
-        return LoadConfig { cpus: cpus[end(number)..end(number + 1)].to_vec(), ..config };
+        return config.with(|it| it.client.cpus = cpus[end(number)..end(number + 1)].to_vec());
     }
-    let pacing = match config.pacing {
+    let pacing = match config.client.pacing {
         Pacing::Auto if config.rate_per_s.is_some() => Pacing::SleepSpin,
         pacing => pacing,
     };
     let cpus = cpus.get(number % cpus.len().max(1)).copied().into_iter().collect();
-    LoadConfig { cpus, pacing, ..config }
+    config.with(|it| (it.client.cpus, it.client.pacing) = (cpus, pacing))
 }
 
 #[cfg(test)]
@@ -56,18 +56,18 @@ mod tests {
 
     fn config(rate_per_s: Option<f64>) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        LoadConfig { rate_per_s, ..LoadConfig::new(([127, 0, 0, 1], 80), service) }
+        LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| it.rate_per_s = rate_per_s)
     }
 
     #[test]
     fn clients_of_one_machine_divide_or_share_its_cpus() {
         let cpus = |cpus: &[usize], count| {
-            (0..count).map(|number| assign_cpus(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
+            (0..count).map(|number| assign_cpus(config(Some(1.0)), cpus, number, count).client.cpus).collect::<Vec<_>>()
         };
         assert_eq!(cpus(&[1, 2, 3, 4, 5], 2), [vec![1, 2], vec![3, 4, 5]]);
         assert_eq!(cpus(&[1, 3], 3), [[1], [3], [1]]);
         assert_eq!(cpus(&[], 2), [[0; 0], [0; 0]], "without CPUs the system places the clients");
-        let pacing = |rate, cpus: &[usize], count| assign_cpus(config(rate), cpus, 0, count).pacing;
+        let pacing = |rate, cpus: &[usize], count| assign_cpus(config(rate), cpus, 0, count).client.pacing;
         assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
         assert_eq!(
             pacing(Some(1.0), &[1], 2),

@@ -76,8 +76,8 @@ impl Fleet for Local {
             let (name, path, config) = if count == 1 {
                 (SINGLE.to_owned(), draft.to_owned(), config)
             } else {
-                let config = LoadConfig { sources, ..config };
-                let config = assign_cpus(config, &order.config.cpus, number, count);
+                let config = config.with(|it| it.sources = sources);
+                let config = assign_cpus(config, &order.config.client.cpus, number, count);
                 (format!("client {} of {count}", number + 1), draft_of_client(draft, number), config)
             };
             let is_quiet = !self.contestants.is_empty();
@@ -171,7 +171,7 @@ mod tests {
         let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
         for (processes, expected) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
             let mut fleet = Local::new(program.clone());
-            let order = LoadOrder::new(LoadConfig { processes, ..trial.load.clone() }, trial.clone());
+            let order = LoadOrder::new(trial.load().with(|it| it.client.processes = processes), trial.clone());
             fleet.broadcast(&order, &folder.path().join("draft")).unwrap();
             assert_eq!(fleet.await_ready(&mut hook).unwrap_err().to_string(), expected);
         }

@@ -21,7 +21,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     for trial in &plan.trials {
         println!(
             "{} {}: {} connections {:?}",
-            trial.index, trial.architecture, trial.load.connections, trial.infeasible
+            trial.index, trial.architecture, trial.workload.connections, trial.infeasible
         );
     }
     assert_eq!(plan.trials.len(), 2 * 2 * 3);

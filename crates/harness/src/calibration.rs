@@ -182,10 +182,10 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
 }
 
 fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<HoldTrial> {
-    let seed = settings.load.seed.wrapping_add(round);
+    let seed = settings.load.client.seed.wrapping_add(round);
     let load = &settings.load;
     let reflector = Reflector::start(load.transport(), &load.service, Some(settings.server_cpu), hold.draws(seed))?;
-    let config = LoadConfig { target: reflector.address().clone(), seed, ..load.clone() };
+    let config = load.clone().with(|it| (it.target, it.client.seed) = (reflector.address().clone(), seed));
     let Outcome { report, samples, connections } = load::run(&config, &mut |_| ())?;
     // Keep the connections open until the reflector has stopped.
     let held = reflector.stop()?;

@@ -105,16 +105,16 @@ impl LoadError {
                 "check the path, the headers and the body, and the expected status and length"
             }
             Class::Tls => remedy_of_tls(config, &error),
-            Class::Short if config.tls.is_some() => remedy_without_tls(config),
+            Class::Short if config.client.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
                 "the server closed the connection before the end of the response; if it uses TLS on this port, write https://, or \
                  add --tls if it has no http:// URL"
             }
-            Class::Reset if config.http.is_some() && config.tls.is_none() => {
+            Class::Reset if config.http.is_some() && config.client.tls.is_none() => {
                 "if the server uses TLS on this port, write https://, or add --tls if it has no http:// URL; otherwise check its \
                  limit of connections"
             }
-            Class::Timeout if config.tls.is_some() => {
+            Class::Timeout if config.client.tls.is_some() => {
                 "the server sent no complete response: check that it uses TLS on this port, raise the timeout, or lower the \
                  connections"
             }
@@ -146,11 +146,10 @@ mod tests {
         let remedy = |has_http: bool, has_tls: bool, error: io::Error| {
             let target: Address = "127.0.0.1:80".parse().unwrap();
             let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-            let config = LoadConfig {
-                http: has_http.then(|| HttpTraffic::new(Vec::new())),
-                tls: has_tls.then(TlsConfig::default),
-                ..LoadConfig::new(target, service)
-            };
+            let config = LoadConfig::new(target, service).with(|it| {
+                it.http = has_http.then(|| HttpTraffic::new(Vec::new()));
+                it.client.tls = has_tls.then(TlsConfig::default);
+            });
             LoadError::connect(&config, 0, error).to_string()
         };
         let (short, late) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut);

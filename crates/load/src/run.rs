@@ -23,7 +23,7 @@ pub fn run_with(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outc
     driver::check(config)?;
     // Threads that start later inherit the timer setting.
     platform::sharpen_timers();
-    let clock = Clock::calibrate(config.clock)?;
+    let clock = Clock::calibrate(config.client.clock)?;
     if config.service.ports().is_some() {
         let targets = targets(config).map_err(LoadError::Config)?;
         return datagram::run(config, clock, &targets, listener);
@@ -40,7 +40,7 @@ fn run_protocol<P: ClientProtocol>(
 ) -> Result<Outcome, LoadError> {
     // One connection verifies the server if all others are short-lived.
     let is_churn = config.requests_per_connection.is_some();
-    let lasting = &LoadConfig { connections: if is_churn { 1 } else { config.connections }, ..config.clone() };
+    let lasting = &config.clone().with(|it| it.connections = if is_churn { 1 } else { config.connections });
     let total = lasting.connections;
     let started = Instant::now();
     let sources = source_ports::sources(config).map_err(LoadError::Config)?;
@@ -53,7 +53,7 @@ fn run_protocol<P: ClientProtocol>(
         prepare::prepare(config, protocol, &sockets[0], &mut |done| listener.on(Event::Preparing { done, total }))?;
     }
     // The kernel numbers timestamps from here on, so earlier requests have none.
-    let is_stamped = config.timestamps == Timestamps::Kernel;
+    let is_stamped = config.client.timestamps == Timestamps::Kernel;
     let kernel = is_stamped.then(|| stamps::enable(config, &sockets)).transpose()?;
     let mut handshakes = Handshakes::default();
     handshakes.extend(sockets.iter().filter_map(Socket::take_handshake));

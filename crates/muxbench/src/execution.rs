@@ -84,7 +84,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
 /// Warns of workers on this machine that are not allowed to use all planned CPUs, which are the same in all trials.
 fn warn_of_cpus(clients: &Clients, trials: &[Trial]) {
     if let (Some(workers), Some(trial)) = (clients, trials.first())
-        && let Some(warning) = workers.missing_planned_cpus(&trial.load.cpus)
+        && let Some(warning) = workers.missing_planned_cpus(&trial.client.cpus)
     {
         output::warn(warning);
     }
@@ -278,7 +278,7 @@ fn warn_of_differences(header: &RunHeader) {
 /// Checks that a run can continue with these clients. All trials of a run have the same network and number of client processes.
 fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
     let trial = header.trials.first();
-    let planned = trial.map_or(1, |trial| trial.load.processes);
+    let planned = trial.map_or(1, |trial| trial.client.processes);
     let reasons = match (clients, trial) {
         (Some(_), _) if !header.is_distributed => bail!("the run is not distributed; omit --distributed"),
         (Some(workers), _) if workers.count() != planned => bail!(

@@ -143,7 +143,7 @@ mod tests {
         let path = store::samples_path(folder.path(), trial.index);
         fs::create_dir(files::parent(&path)).unwrap();
         let sample = Sample { sent_ns: 7, ..Sample::UNKNOWN };
-        let parameters = harness::samples::parameters(&trial.load, Some(&trial)).unwrap();
+        let parameters = harness::samples::parameters(&trial.load(), Some(&trial)).unwrap();
         harness::samples::write(&path, &[sample], &parameters).unwrap();
         assert_eq!(send_times(folder.path(), &run, trial.index).unwrap(), [[7]]);
         run.records[0].trial.workload.connections += 1;

@@ -128,7 +128,7 @@ impl Progress {
 
     fn finish(&mut self, record: &TrialRecord) {
         let total = self.bar.length();
-        let contestants = record.trial.load.slices.map_or(1, |slices| slices.contestants);
+        let contestants = record.trial.client.slices.map_or(1, |slices| slices.contestants);
         let elapsed_ns = record.elapsed_ns / u64::from(contestants);
         let took_ns = if total.is_some() { duration_ns(&record.trial) } else { elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);

@@ -86,7 +86,7 @@ impl PaperComparison {
         runs: &[Run],
         sends_of: &mut [&mut SendsOf<'_>],
     ) -> anyhow::Result<Self> {
-        let is_client = |trial: &Trial| (paper.is_client)(&trial.load);
+        let is_client = |trial: &Trial| (paper.is_client)(&trial.client);
         let admitted: Vec<Run>;
         let runs = if runs.iter().flat_map(|run| &run.header.trials).all(is_client) {
             runs

@@ -279,8 +279,7 @@ pub fn clients<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
     let records = runs.into_iter().flat_map(|run| &run.records);
     let kinds: BTreeSet<(u32, bool)> = records
         .filter_map(|record| {
-            let load = &record.trial.load;
-            Some((load.clients * load.processes, record.load.as_ref()?.roles == Roles::TwoThreads))
+            Some((record.trial.client.all_clients(), record.load.as_ref()?.roles == Roles::TwoThreads))
         })
         .collect();
     let kind = |&(clients, has_two): &(u32, bool)| {

@@ -23,7 +23,7 @@ mod welsh2001;
 
 use anyhow::Context;
 use harness::record::Run;
-use load::LoadConfig;
+use load::config::ClientConfig;
 use report::analysis::deviation::DeviationOf;
 
 use claims::Claim;
@@ -55,13 +55,13 @@ pub struct Paper {
     /// The function that fills the tables; `None` without tables. It returns `None` for runs that are not of the tables.
     tables_of: Option<TablesOf>,
     /// Returns whether a client is the paper's. Trials of other clients do not count.
-    is_client: fn(&LoadConfig) -> bool,
+    is_client: fn(&ClientConfig) -> bool,
 }
 
 type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>>;
 
 /// Admits all clients.
-fn any_client(_: &LoadConfig) -> bool {
+fn any_client(_: &ClientConfig) -> bool {
     true
 }
 

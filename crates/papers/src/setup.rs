@@ -119,7 +119,7 @@ fn word(word: impl Into<String>) -> Option<(f64, String)> {
 
 /// Returns the number of finished trials that were interleaved.
 pub fn interleaved(run: &Run) -> usize {
-    run.records.iter().filter(|record| record.trial.load.slices.is_some()).count()
+    run.records.iter().filter(|record| record.trial.client.slices.is_some()).count()
 }
 
 /// The meaning of another order of trials.
@@ -294,7 +294,9 @@ const ASPECTS: &[Aspect] = &[
     Aspect {
         name: "timeout",
         meaning: "",
-        of: |_, run| each(run, |trial| Some((trial.load.timeout_ns as f64, Time(trial.load.timeout_ns).to_string()))),
+        of: |_, run| {
+            each(run, |trial| Some((trial.client.timeout_ns as f64, Time(trial.client.timeout_ns).to_string())))
+        },
     },
     Aspect {
         name: "order",

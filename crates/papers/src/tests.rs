@@ -574,8 +574,8 @@ fn interleaved_trials_are_named() {
     let mut run = testkit::run_of_experiment("kawai2008-http");
     let words = |run: &Run| beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap().render(1_000);
     assert!(!words(&run).contains("interleaved"));
-    let slices = testkit::interleaved_run().records[0].trial.load.slices;
-    run.records.iter_mut().take(30).for_each(|record| record.trial.load.slices = slices);
+    let slices = testkit::interleaved_run().records[0].trial.client.slices;
+    run.records.iter_mut().take(30).for_each(|record| record.trial.client.slices = slices);
     assert!(
         words(&run)
             .contains("kawai2008-http: 30 of 60 trials are interleaved: all servers of a workload were up at once")

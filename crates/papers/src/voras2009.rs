@@ -3,7 +3,7 @@
 
 use harness::record::Workload;
 use harness::spec::transport::Transport;
-use load::config::{KvTraffic, LoadConfig, Popularity, Think};
+use load::config::{ClientConfig, KvTraffic, Popularity, Think};
 
 use crate::claims::{Claim, Dimension, Is, RATE, Statement};
 use crate::figure::{Curves, Here, PaperFigure, Scale, is_plain, positions, rate, with_levels};
@@ -54,8 +54,8 @@ fn is_of_transport(workload: &Workload, transport: Transport) -> bool {
 }
 
 /// Returns whether a client has the paper's number of threads.
-pub(super) fn is_client(load: &LoadConfig) -> bool {
-    load.clients.checked_mul(load.processes) == Some(4)
+pub(super) fn is_client(client: &ClientConfig) -> bool {
+    client.all_clients() == 4
 }
 
 /// Returns a statement about the peak rate of some architectures.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use harness::record::{
     Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, SweepGoal, Trial, TrialOutcome, TrialRecord,
-    Varied, Verdict, VerdictKind, Workload,
+    Varied, Verdict, VerdictKind,
 };
 use harness::spec::Experiment;
 use harness::spec::ServerSpec;
@@ -39,22 +39,21 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
     let phases = Phases { ramp_ns: 1, warm_up_ns: 2, measure_ns: 1_000_000_000, cool_down_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let architecture: server::Architecture = architecture.parse().unwrap();
-    let load = LoadConfig {
-        connections,
-        rate_per_s: Some(200.0),
-        phases,
-        cpus: vec![1],
-        seed: 7,
-        timeout_ns: 1,
-        ..LoadConfig::new(address, service.clone())
-    };
+    let load = LoadConfig::new(address, service.clone()).with(|it| {
+        it.connections = connections;
+        it.rate_per_s = Some(200.0);
+        it.phases = phases;
+        it.client.cpus = vec![1];
+        it.client.seed = 7;
+        it.client.timeout_ns = 1;
+    });
     Trial {
         is_placebo: false,
         is_reference: false,
         index,
         repeat,
         architecture: architecture.into(),
-        workload: Workload::new(&load),
+        workload: load.traffic.into(),
         serve: ServerSpec::Ours(ServeConfig {
             accept: server::Accept::default(),
             listen: address.into(),
@@ -62,7 +61,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
             connections_max: connections,
             ..ServeConfig::new(architecture, service)
         }),
-        load,
+        client: load.client,
         infeasible: Vec::new(),
     }
 }
@@ -215,7 +214,7 @@ pub fn interleaved_run() -> Run {
             let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, 400);
             trial.is_placebo = contestant == 3;
             let (slice_ns, guard_ns) = (10 * MS, 2 * MS);
-            trial.load.slices =
+            trial.client.slices =
                 Some(Slices { heat: repeat, contestants: 4, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 7 });
             let noise = (u64::from(repeat) * 7 + u64::from(contestant) * 13 + 3) * 2_654_435_761 % 1_000;
             let speed = 1.0 + f64::from(repeat) / 10.0;
@@ -262,7 +261,7 @@ pub fn sweep_run() -> Run {
         for (architecture, last) in [("epoll", 4), ("mt", 2)] {
             let rate = f64::from(step) * 10_000.0;
             let mut trial = trial(run.header.trials.len() as u32, 0, architecture, 400);
-            (trial.workload.rate_per_s, trial.load.rate_per_s) = (Some(rate), Some(rate));
+            trial.workload.rate_per_s = Some(rate);
             run.header.trials.push(trial.clone());
             if step > last + 2 {
                 continue;
@@ -302,7 +301,7 @@ pub fn capacity_run() -> Run {
     run.header.strategy = Strategy::Capacity(question);
     for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
         let mut first = trial(index as u32, 0, architecture, 400);
-        (first.workload.rate_per_s, first.load.rate_per_s) = (Some(1_000.0), Some(1_000.0));
+        first.workload.rate_per_s = Some(1_000.0);
         if architecture == "mp" {
             first.infeasible = vec!["workload.connections: made up".into()];
         }
@@ -422,7 +421,7 @@ pub fn large_run() -> Run {
         for (architecture, base_us, scan_us) in architectures {
             let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
             trial.workload.rate_per_s = Some(rate_per_s);
-            trial.load.rate_per_s = Some(rate_per_s);
+            trial.workload.rate_per_s = Some(rate_per_s);
             let around_ns =
                 1e3 * (base_us + scan_us * f64::from(connections) / 1e3 + rate_per_s / 1e3 + f64::from(repeat));
             let is_saturated = architecture == "select" && rate_per_s == 8_000.0;

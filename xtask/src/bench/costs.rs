@@ -43,9 +43,11 @@ const CASES: [Case; 7] = [
     }),
     ("http", "--service http", |target| http(target, 32 << 10)),
     ("http-large", "--service http", |target| http(target, 48 << 10)),
-    ("https", "--service http --tls", |target| LoadConfig {
-        tls: Some(TlsConfig { server_name: target.ip().to_string(), is_insecure: true, ..TlsConfig::default() }),
-        ..http(target, 48 << 10)
+    ("https", "--service http --tls", |target| {
+        http(target, 48 << 10).with(|it| {
+            it.client.tls =
+                Some(TlsConfig { server_name: target.ip().to_string(), is_insecure: true, ..TlsConfig::default() })
+        })
     }),
     ("kv", "--service kv", |target| {
         values(target, ServiceSpec::Kv { memory_max_bytes: MEMORY_BYTES, item_max_bytes: 1 << 20 })
@@ -61,14 +63,14 @@ const CASES: [Case; 7] = [
 
 fn http(target: SocketAddr, bytes: u64) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes))]);
-    LoadConfig { http: Some(traffic), ..LoadConfig::new(target, ServiceSpec::Http { folder: None }) }
+    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| it.http = Some(traffic))
 }
 
 fn values(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
     let (value_bytes_min, value_bytes_max) = (VALUE_BYTES, VALUE_BYTES);
     let keys = Popularity::Uniform;
     let kv = KvTraffic { records: 100, value_bytes_min, value_bytes_max, get_share: 0.9, keys };
-    LoadConfig { kv: Some(kv), ..LoadConfig::new(target, service) }
+    LoadConfig::new(target, service).with(|it| it.kv = Some(kv))
 }
 
 pub(super) fn run(args: &Costs) -> anyhow::Result<()> {
@@ -109,7 +111,7 @@ fn measure(
     config: fn(SocketAddr) -> LoadConfig,
 ) -> anyhow::Result<[f64; 3]> {
     let mut server = Server::start(binary, architecture, &flags.split_whitespace().collect::<Vec<_>>())?;
-    let load = LoadConfig { connections: CONNECTIONS, ..config(server.address) };
+    let load = config(server.address).with(|it| it.connections = CONNECTIONS);
     let config = closed(phases([300, 500, 1_500, 1_000]), load);
     let process = server.process.0.id();
     let (_, [first, last]) = load_read(&config, || Ok(page_faults(process)))?;

@@ -89,7 +89,8 @@ fn measure(args: &Options, binary: &Path, architecture: &str, manners: &[String]
     let server = Server::start(binary, architecture, &["--service=http", &format!("--cpus={SERVER_CPU}")])?;
     let mut crowd = None;
     if !manners.is_empty() {
-        let config = LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, &server) };
+        let config =
+            honest(args, &server).with(|it| (it.connections, it.client.cpus) = (args.hostile, vec![CLIENT_CPU]));
         let mut hostile = Hostile::start(config, manners.to_vec(), ACTS_PER_S);
         let connected = (f64::from(args.hostile) * CONNECTED_MIN) as u32;
         hostile.wait_until("the hostile clients are connected", |tally| tally.open >= connected.into())?;
@@ -124,16 +125,17 @@ fn window(args: &Options, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow:
 }
 
 fn honest(args: &Options, server: &Server) -> LoadConfig {
-    LoadConfig {
-        connections: CONNECTIONS,
-        rate_per_s: Some(args.rate),
-        http: Some(HttpTraffic::new(vec![HttpTarget::get("/bytes/1024", Some(1024))])),
-        phases: phases([100, 100, WINDOW_MS, 10_000]),
+    LoadConfig::new(server.address, SERVICE).with(|it| {
+        it.connections = CONNECTIONS;
+        it.rate_per_s = Some(args.rate);
+        it.http = Some(HttpTraffic::new(vec![HttpTarget::get("/bytes/1024", Some(1024))]));
+        it.phases = phases([100, 100, WINDOW_MS, 10_000]);
+
         // Leave the CPU to the hostile clients while no request is due.
-        pacing: Pacing::SleepSpin,
-        cpus: vec![CLIENT_CPU],
-        timestamps: Timestamps::Kernel,
-        timeout_ns: 30_000_000_000,
-        ..LoadConfig::new(server.address, SERVICE)
-    }
+
+        it.client.pacing = Pacing::SleepSpin;
+        it.client.cpus = vec![CLIENT_CPU];
+        it.client.timestamps = Timestamps::Kernel;
+        it.client.timeout_ns = 30_000_000_000;
+    })
 }

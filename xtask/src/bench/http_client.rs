@@ -61,12 +61,11 @@ fn compare(name: &str, count: usize, server: &Process, peers: &Path, url: &str) 
 /// Returns the rate per second of our client, and its CPU time per request in nanoseconds. Like `wrk`, it accepts any certificate.
 fn ours(address: SocketAddr, has_tls: bool) -> anyhow::Result<[f64; 2]> {
     let tls = TlsConfig { server_name: address.ip().to_string(), is_insecure: true, ..TlsConfig::default() };
-    let traffic = LoadConfig {
-        connections: CONNECTIONS,
-        http: Some(HttpTraffic::new(vec![HttpTarget::get(format!("/{FILE}"), None)])),
-        tls: has_tls.then_some(tls),
-        ..LoadConfig::new(address, ServiceSpec::Http { folder: None })
-    };
+    let traffic = LoadConfig::new(address, ServiceSpec::Http { folder: None }).with(|it| {
+        it.connections = CONNECTIONS;
+        it.http = Some(HttpTraffic::new(vec![HttpTarget::get(format!("/{FILE}"), None)]));
+        it.client.tls = has_tls.then_some(tls);
+    });
     let report = load_result(&closed(phases([500, 0, 2_000, 1_000]), traffic))?;
     let requests = report.rate_achieved_per_s * 2.0;
     Ok([report.rate_achieved_per_s, report.cpu_ns as f64 / requests])

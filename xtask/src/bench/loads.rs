@@ -21,18 +21,22 @@ pub fn flags((request_bytes, response_bytes): Sizes) -> [String; 2] {
 
 /// An open loop at 8 000 requests per second.
 pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
-    LoadConfig {
-        connections: CONNECTIONS,
-        rate_per_s: Some(8_000.0),
-        phases: phases([500, 500, 4_000, 1_000]),
-        cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes })
-    }
+    LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes }).with(|it| {
+        it.connections = CONNECTIONS;
+        it.rate_per_s = Some(8_000.0);
+        it.phases = phases([500, 500, 4_000, 1_000]);
+        it.client.cpus = vec![CLIENT_CPU];
+    })
 }
 
 /// Returns this load as a closed loop, which measures a server's highest rate.
 pub fn closed(phases: Phases, load: LoadConfig) -> LoadConfig {
-    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, cpus: vec![CLIENT_CPU], ..load }
+    load.with(|it| {
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases = phases;
+        it.client.cpus = vec![CLIENT_CPU];
+    })
 }
 
 /// Phases with these lengths in milliseconds: ramp, warm-up, window and cool-down.

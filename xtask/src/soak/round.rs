@@ -31,7 +31,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;
     let manners = MANNERS.iter().map(|manner| manner.name.to_owned()).collect();
-    let config = LoadConfig { connections: HOSTILE, ..honest.clone() };
+    let config = honest.clone().with(|it| it.connections = HOSTILE);
     let mut hostile = Hostile::start(config, manners, ACTS_PER_S);
     let folder = tempfile::tempdir()?;
     let start_victim = || start_victim(binary, server, &honest, folder.path());
@@ -76,23 +76,26 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
 fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<LoadConfig> {
     let phases =
         Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: duration.as_nanos() as u64, cool_down_ns: 30_000_000_000 };
-    let config = |service| LoadConfig {
-        connections: HONEST,
-        rate_per_s: Some(RATE_PER_S),
-        requests_per_connection: Some(REQUESTS_PER_CONNECTION),
-        phases,
-        // Share the CPUs with other rounds.
-        pacing: Pacing::SleepSpin,
-        seed: number,
-        timeout_ns: 30_000_000_000,
-        ..LoadConfig::new(server.served.address, service)
+    let config = |service| {
+        LoadConfig::new(server.served.address, service).with(|it| {
+            it.connections = HONEST;
+            it.rate_per_s = Some(RATE_PER_S);
+            it.requests_per_connection = Some(REQUESTS_PER_CONNECTION);
+            it.phases = phases;
+
+            // Share the CPUs with other rounds.
+
+            it.client.pacing = Pacing::SleepSpin;
+            it.client.seed = number;
+            it.client.timeout_ns = 30_000_000_000;
+        })
     };
     Ok(match server.service.as_str() {
         // The default sizes of `serve`.
         "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
         "http" => {
             let http = HttpTraffic::new(vec![HttpTarget::get("/bytes/5000", Some(5_000))]);
-            LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
+            config(ServiceSpec::Http { folder: None }).with(|it| it.http = Some(http))
         }
         name @ ("kv" | "redis") => {
             let keys = Popularity::Uniform;
@@ -102,17 +105,16 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
                 "kv" => ServiceSpec::Kv { memory_max_bytes, item_max_bytes },
                 _ => ServiceSpec::Redis { memory_max_bytes, item_max_bytes },
             };
-            LoadConfig { kv: Some(kv), ..config(service) }
+            config(service).with(|it| it.kv = Some(kv))
         }
         // Bursts use persistent connections and no planned rate.
-        "stream" => LoadConfig {
-            connections: 4,
-            rate_per_s: None,
-            schedule: Schedule::Closed,
-            pacing: Pacing::Auto,
-            requests_per_connection: None,
-            ..config(ServiceSpec::Stream(Stream::default()))
-        },
+        "stream" => config(ServiceSpec::Stream(Stream::default())).with(|it| {
+            it.connections = 4;
+            it.rate_per_s = None;
+            it.schedule = Schedule::Closed;
+            it.client.pacing = Pacing::Auto;
+            it.requests_per_connection = None;
+        }),
         other => bail!("invalid --service `{other}`: use fixed, http, kv, redis or stream"),
     })
 }
@@ -131,7 +133,7 @@ fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Pa
     }
     if let Some(kv) = &honest.kv {
         // The honest clients expect the values that this client sets; another seed would set other values.
-        command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
+        command.args(["--records", &kv.records.to_string(), "--seed", &honest.client.seed.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     start(&mut command)

@@ -121,7 +121,7 @@ impl ConnectedWorker {
         hook: &mut WaitHook<'_>,
     ) -> anyhow::Result<()> {
         let unwritten = |error| samples::unwritten(&draft.path, &error);
-        let requests = load::time::schedule::count_max(config).saturating_mul(config.clients.into());
+        let requests = load::time::schedule::count_max(config).saturating_mul(config.client.clients.into());
         let bytes_max = requests.saturating_mul(BYTES_PER_SAMPLE).saturating_add(BYTES_BESIDE_SAMPLES);
         let mut file = files::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;

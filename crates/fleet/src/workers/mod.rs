@@ -16,7 +16,6 @@ use anyhow::{Context, bail, ensure};
 use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
 use harness::record::{FleetFacts, LoadOrder, clock_error_max_ns};
 use harness::spec::units::Time;
-use load::config::LoadConfig;
 use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
 use netns::surrounding::Surrounding;
@@ -170,7 +169,7 @@ impl Workers {
 
     /// Checks that the clocks of an interleaved heat kept together, as its slices need.
     fn check_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
-        let slices = self.present().find_map(|worker| worker.assignments.first()?.config.slices);
+        let slices = self.present().find_map(|worker| worker.assignments.first()?.config.client.slices);
         let Some(slices) = slices else { return Ok(()) };
         let clocks = self.compare_clocks(hook)?;
         for (worker, samples) in self.present().zip(clocks) {
@@ -215,14 +214,15 @@ impl Fleet for Workers {
         ensure!(!present.is_empty(), "all workers are lost");
         // The remaining workers take over the parts of lost workers.
         let processes = present.len() as u32;
-        let parts = LoadConfig { processes, ..order.config.clone() }.parts();
+        let parts = order.config.clone().with(|it| it.client.processes = processes).parts();
         let hellos: Vec<Hello> = present.iter().map(|worker| worker.hello.clone()).collect();
         for (at, (worker, config)) in present.iter_mut().zip(&parts).enumerate() {
             let beside: Vec<usize> = (0..hellos.len()).filter(|&it| hellos[it].machine == hellos[at].machine).collect();
             let (number, count) = (beside.iter().filter(|&&it| it < at).count(), beside.len());
             let own = &worker.hello.cpus;
             // On the server's machine, clients use the planned client CPUs.
-            let planned: Vec<usize> = order.config.cpus.iter().copied().filter(|cpu| own.contains(cpu)).collect();
+            let planned: Vec<usize> =
+                order.config.client.cpus.iter().copied().filter(|cpu| own.contains(cpu)).collect();
             let is_here = worker.hello.machine == *machine;
             let config = if is_here && !planned.is_empty() {
                 assign_cpus(config.clone(), &planned, number, count)
@@ -230,7 +230,7 @@ impl Fleet for Workers {
                 assign_cpus(config.clone(), own, number, count)
             } else {
                 // The workers' CPUs differ, so the launcher has divided them.
-                LoadConfig { cpus: own.clone(), ..config.clone() }
+                config.clone().with(|it| it.client.cpus = own.clone())
             };
             // Clients of other workers in the same network namespace use its ports too; each of `udp` needs a single one.
             let uses_ports = order.config.service.ports().is_none();
@@ -241,7 +241,7 @@ impl Fleet for Workers {
                 Address::Ip(address) => Address::Ip(SocketAddr::new(worker.ours, address.port())),
                 Address::Unix(path) => Address::Unix(path.clone()),
             };
-            let mut config = LoadConfig { idle: idle + others, target, ..config };
+            let mut config = config.with(|it| (it.idle, it.target) = (idle + others, target));
             if let Some(surrounding) = surrounding {
                 config.sources = surrounding.sources(&config, worker.theirs).map_err(anyhow::Error::msg)?;
             }
@@ -272,7 +272,7 @@ impl Fleet for Workers {
         let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network.loss.is_some());
         for (worker, samples) in self.present().zip(&clocks) {
             let clock = clocks::best(samples);
-            if let Some(slices) = config.slices.filter(|it| clock.error_ns() > clock_error_max_ns(it.guard_ns)) {
+            if let Some(slices) = config.client.slices.filter(|it| clock.error_ns() > clock_error_max_ns(it.guard_ns)) {
                 let (error, max) = (Time(clock.error_ns()), Time(clock_error_max_ns(slices.guard_ns)));
                 bail!(
                     "the clock of {} is known to within {error}, and slices need {max}; use --interleave never",
@@ -325,7 +325,7 @@ impl Fleet for Workers {
             let (is_here, name) = (name == machine, name.clone());
             let place = if is_here { format!("worker {rank}") } else { format!("worker {rank} on {host}") };
             // The utilisation of a CPU that client and server share includes the server's work.
-            let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
+            let is_shared = is_here && server_cpus.iter().any(|cpu| config.client.cpus.contains(cpu));
             let cpus_used = used.filter(|_| !is_shared);
             gathered.push(Gathered { account: Account { config, machine: name, place, report, cpus_used }, samples });
         }

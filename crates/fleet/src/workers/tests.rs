@@ -213,7 +213,7 @@ fn reports_are_collected_after_all_clients_ended() {
         // Give the server a CPU that no client uses: the usage of shared CPUs is reported as unknown.
         serve.cpus = vec![usize::MAX];
     }
-    let order = LoadOrder::new(trial.load.clone(), trial);
+    let order = LoadOrder::new(trial.load(), trial);
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
     barrier(&mut workers, &mut poll_hook).unwrap();
     let gathered = workers.gather(0, &mut poll_hook).unwrap();
@@ -238,7 +238,7 @@ fn workers_of_one_host_share_the_ports_of_a_datagram_server() {
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, folder) = (trial(), tempfile::tempdir().unwrap());
     let service = wire::ServiceSpec::Udp { ports: 4, request_bytes: 8, response_bytes: 8 };
-    let config = LoadConfig { service, connections: 4, processes: 2, ..trial.load.clone() };
+    let config = trial.load().with(|it| (it.service, it.connections, it.client.processes) = (service, 4, 2));
     workers.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
     for config in others.map(|other| other.join().unwrap()) {
         let broken = load::config::validate::broken(&config).map(ToString::to_string);
@@ -266,7 +266,7 @@ fn slow_clock_comparisons_run_in_parallel_and_only_once() {
     let others = [1, 2].map(run);
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, folder, before_ns) = (trial(), tempfile::tempdir().unwrap(), monotonic_ns());
-    let order = LoadOrder::new(trial.load.clone(), trial);
+    let order = LoadOrder::new(trial.load(), trial);
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
     let start_ns = barrier(&mut workers, &mut poll_hook).unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
@@ -288,7 +288,7 @@ fn hanging_worker_is_lost_and_named() {
     let timeouts = Timeouts { client: brief, worker: brief, ..PATIENT };
     let mut workers = Workers::accept_on(&listener, &membership(0), LossPolicy::EndRun, timeouts).unwrap();
     let trial = trial();
-    let config = LoadConfig { timeout_ns: 0, ..trial.load.clone() };
+    let config = trial.load().with(|it| it.client.timeout_ns = 0);
     let folder = tempfile::tempdir().unwrap();
     workers.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
     let why = barrier(&mut workers, &mut poll_hook).unwrap_err().to_string();
@@ -349,7 +349,7 @@ fn reports_and_samples_of_five_workers_are_merged() {
     let others: Vec<_> = (1..6).map(run).collect();
     let mut workers = Workers::accept_on(&listener, &membership(0), LossPolicy::EndRun, PATIENT).unwrap();
     let trial = trial();
-    let config = LoadConfig { connections: 10, processes: 5, ..trial.load.clone() };
+    let config = trial.load().with(|it| (it.connections, it.client.processes) = (10, 5));
     let order = LoadOrder::new(config, trial);
     let draft = folder.path().join("draft");
     let mut hook = poll_hook;
@@ -393,7 +393,8 @@ fn contestants_of_a_heat_share_each_worker() {
             load::config::Slices { heat: 0, contestants: 3, contestant: 0, slice_ns: 1, gap_ns: 0, guard_ns, seed: 1 };
         let order = |contestant| {
             let slices = Some(load::config::Slices { contestant, ..slices });
-            let config = LoadConfig { connections: 4, processes: 2, slices, ..trial.load.clone() };
+            let config =
+                trial.load().with(|it| (it.connections, it.client.processes, it.client.slices) = (4, 2, slices));
             LoadOrder::new(config, trial.clone())
         };
         let orders = [0, 1, 2].map(order);
@@ -432,7 +433,7 @@ fn hanging_client_fails_only_its_trial() {
         |cool_down_ns| load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 30_000_000, cool_down_ns };
     let order = |cool_down_ns| {
         let config =
-            LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(cool_down_ns), ..trial.load.clone() };
+            trial.load().with(|it| (it.client.timeout_ns, it.phases) = (LONG.as_nanos() as u64, phases(cool_down_ns)));
         LoadOrder::new(config, trial.clone())
     };
     let hangs = folder.path().join("hangs");

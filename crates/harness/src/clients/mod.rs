@@ -136,8 +136,6 @@ pub fn instant_of(ns: u64) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use load::LoadConfig;
-
     use super::*;
 
     #[test]
@@ -146,7 +144,7 @@ mod tests {
         let draft = folder.path().join("draft");
         let experiment = crate::spec::presets::find("compare").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
-        let order = LoadOrder::new(LoadConfig { processes: 2, ..trial.load.clone() }, trial);
+        let order = LoadOrder::new(trial.load().with(|it| it.client.processes = 2), trial);
         let merged = |reports: [LoadResult; 2], sample: load::Sample| {
             let gathered = order.config.parts().into_iter().zip(reports).enumerate();
             let gathered = gathered.map(|(number, (config, report))| {

@@ -60,7 +60,7 @@ impl<'a> Contestant<'a> {
 
     /// The time in which its queue of Poisson arrivals settles, in guards. `None` for other arrivals, or without counters.
     fn settling_guards(&self) -> Option<f64> {
-        let slices = self.trial.load.slices.filter(|_| self.trial.workload.schedule == Schedule::Poisson)?;
+        let slices = self.trial.client.slices.filter(|_| self.trial.workload.schedule == Schedule::Poisson)?;
         let (counters, load) = (self.observations.counters()?, self.observations.load.as_ref()?);
         let cpu_ns = counters.cpu_ns() as f64 / outcome::cpus_at_once(self.trial) as f64;
         let service_ns = cpu_ns / requests_answered(&counters, load).max(1.0);
@@ -204,8 +204,8 @@ impl<'a> HeatRun<'a, '_> {
         let trial = contestant.trial;
         let listening = contestant.started().listening.clone();
         let Listening { address, ports, certificates, .. } = listening.expect("the server listens");
-        let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
-        if let (Some(tls), Some(certificates)) = (&mut config.tls, certificates) {
+        let mut config = trial.load().with(|it| (it.target, it.ports) = (address, ports));
+        if let (Some(tls), Some(certificates)) = (&mut config.client.tls, certificates) {
             tls.ca = Some(certificates);
         }
         if let Some(testbed) = self.testbed {
@@ -296,20 +296,22 @@ impl<'a> HeatRun<'a, '_> {
         start_ns: u64,
     ) -> Result<Vec<Vec<clients::Gathered>>, Failure> {
         let Self { stop, fleet, on_event, .. } = self;
-        let window = contestants[0].trial.load.window_ns();
-        let warm_up_ns = contestants[0].trial.load.elapsed_ns(contestants[0].trial.workload.phases.warm_up_ns);
+        let Trial { client, workload, .. } = contestants[0].trial;
+        let window = client.window_ns(&workload.phases);
+        let warm_up_ns = client.elapsed_ns(workload.phases.warm_up_ns);
         let started = clients::instant_of(start_ns);
         let at = |ns: u64| started + Duration::from_nanos(ns);
         let mut marks: Vec<(Instant, usize, MarkField)> = Vec::new();
         // The marks take at most nine tenths of the warm-up, so that the clients have reached the rate.
         let count = contestants.len() as u64;
-        let marking = |trial: &Trial| MARK_NS + MARK_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
+        let marking =
+            |trial: &Trial| MARK_NS + MARK_NS_PER_CONNECTION * u64::from(trial.workload.connections_and_idle());
         let lead_ns = marking(contestants[0].trial).min(warm_up_ns * 9 / 10 / count);
         for (number, contestant) in contestants.iter_mut().enumerate() {
             let place = number as u64;
             contestant.observations.contestants = count as u32;
             let late_ns =
-                (place + 1) * MARK_NS_PER_CONNECTION * u64::from(contestant.trial.load.connections_and_idle());
+                (place + 1) * MARK_NS_PER_CONNECTION * u64::from(contestant.trial.workload.connections_and_idle());
             contestant.observations.due_ns = [window.start, window.end + late_ns].map(|ns| start_ns + ns);
             let begin = at(window.start - (count - place) * lead_ns);
             marks.push((begin, number, |observations| &mut observations.start));
@@ -416,8 +418,8 @@ impl Contestant<'_> {
 /// Begins to read the CPU times of the servers in the turns of others.
 #[cfg(target_os = "linux")]
 fn watch_turns(contestants: &mut [Contestant<'_>], start_ns: u64) -> Option<TurnWatch> {
-    let LoadConfig { slices, .. } = &contestants[0].trial.load;
-    let (slices, window) = ((*slices)?, contestants[0].trial.load.window_ns());
+    let Trial { client, workload, .. } = contestants[0].trial;
+    let (slices, window) = (client.slices?, client.window_ns(&workload.phases));
     let watched = |it: &mut Contestant<'_>| {
         let pid = it.server().process.pid().as_raw_nonzero().get();
         Watched::find(&it.trial.serve, pid, outcome::cpus_at_once(it.trial))
@@ -441,17 +443,17 @@ fn merge(
         merged.push(clients::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
     // A server on the client's CPU makes the client pause too. These pauses belong to its figures.
-    let Trial { load, .. } = contestants[0].trial;
+    let load = contestants[0].trial.load();
     let is_shared = |cpu: &usize| contestants.iter().any(|it| it.trial.serve.cpus().contains(cpu));
-    let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(is_shared);
-    let left_out = rounds_with_pauses(load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
+    let have_own_cpus = !load.client.cpus.is_empty() && !load.client.cpus.iter().any(is_shared);
+    let left_out = rounds_with_pauses(&load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
     for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
-        contestant.observations.load = Some(match contestant.trial.load.slices {
+        contestant.observations.load = Some(match contestant.trial.client.slices {
             None => report,
             Some(_) => {
                 let file = &contestant.samples;
                 let mut samples = traffic::samples::read(file).map_err(|error| (number, error))?;
-                let mut report = joined(&contestant.trial.load, report, &mut samples, &left_out);
+                let mut report = joined(&contestant.trial.load(), report, &mut samples, &left_out);
                 crate::samples::rewrite(file, &samples).map_err(|error| (number, error))?;
                 let (observations, slices) = (&mut contestant.observations, report.slices.as_mut());
                 if let Some((slices, figures)) = slices.zip(turns.get(number)) {
@@ -492,13 +494,13 @@ fn add_rivals(contestants: &mut [Contestant<'_>]) {
 fn subtract_rivals(reports: &mut [Vec<clients::Gathered>]) {
     let share = |it: &clients::Gathered| {
         let Account { config, machine, .. } = &it.account;
-        (machine.clone(), config.cpus.clone(), it.account.cpu_share())
+        (machine.clone(), config.client.cpus.clone(), it.account.cpu_share())
     };
     let shares: Vec<Vec<_>> = reports.iter().map(|clients| clients.iter().map(share).collect()).collect();
     for (contestant, clients) in reports.iter_mut().enumerate() {
         for Account { config, machine, cpus_used, .. } in clients.iter_mut().map(|client| &mut client.account) {
             let rivals = shares.iter().enumerate().filter(|(rival, _)| *rival != contestant).flat_map(|(_, it)| it);
-            let beside = rivals.filter(|(place, cpus, _)| place == machine && *cpus == config.cpus);
+            let beside = rivals.filter(|(place, cpus, _)| place == machine && *cpus == config.client.cpus);
             let rivals: f64 = beside.map(|(_, _, used)| used).sum();
             *cpus_used = cpus_used.map(|used| (used - rivals).max(0.0));
         }
@@ -515,7 +517,8 @@ mod tests {
         let gathered = |machine: &str, cpus: &[usize], cpu_ns, cpus_used| {
             let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
             let phases = load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000, cool_down_ns: 0 };
-            let config = LoadConfig { cpus: cpus.to_vec(), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+            let config = LoadConfig::new(([127, 0, 0, 1], 80), service)
+                .with(|it| (it.client.cpus, it.phases) = (cpus.to_vec(), phases));
             let report = LoadResult { cpu_ns, ..crate::judge::tests::healthy() };
             let account = Account { config, machine: machine.into(), place: String::new(), report, cpus_used };
             Gathered { account, samples: Draft { path: "/nonexistent".into(), is_kept: true } }

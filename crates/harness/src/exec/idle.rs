@@ -47,7 +47,7 @@ impl IdleHolders {
             launch.idle(&process_config(config, connections, sources), host)
         };
         let processes = partition(config.idle, connections_max().min(host_share)).enumerate().map(start_one);
-        let timeout = Duration::from_nanos(config.timeout_ns) + PROGRESS_TIMEOUT;
+        let timeout = Duration::from_nanos(config.client.timeout_ns) + PROGRESS_TIMEOUT;
         let mut holders = Self { processes: processes.collect::<anyhow::Result<_>>()?, timeout };
         let mut held = 0;
         for process in &mut holders.processes {
@@ -85,18 +85,17 @@ impl IdleHolders {
 }
 
 fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -> LoadConfig {
-    LoadConfig {
-        connections,
+    config.clone().with(|it| {
+        it.connections = connections;
         // The connections of the other processes and of the client, which need ports too.
-        idle: config.connections_and_idle() - connections,
-        sources,
-        requests_per_connection: None,
-        active: 1.0,
-        popularity: Popularity::Uniform,
-        clients: 1,
-        timestamps: Timestamps::Client,
-        ..config.clone()
-    }
+        it.idle = config.connections_and_idle() - connections;
+        it.sources = sources;
+        it.requests_per_connection = None;
+        it.active = 1.0;
+        it.popularity = Popularity::Uniform;
+        it.client.clients = 1;
+        it.client.timestamps = Timestamps::Client;
+    })
 }
 
 /// The highest number of connections that one process can hold.
@@ -124,12 +123,11 @@ mod tests {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target: wire::Address = "127.0.0.1:80".parse().unwrap();
         // Each connection occupies its port for at least 1 s after its end (TIME_WAIT).
-        let config = LoadConfig {
-            idle: 20_000,
-            requests_per_connection: Some(1),
-            rate_per_s: Some(100_000.0),
-            ..LoadConfig::new(target, service)
-        };
+        let config = LoadConfig::new(target, service).with(|it| {
+            it.idle = 20_000;
+            it.requests_per_connection = Some(1);
+            it.rate_per_s = Some(100_000.0);
+        });
         let sources = load::io::source_ports::sources(&config).unwrap();
         assert!(sources.len() > 1, "{sources:?}");
         let process = process_config(&config, 20_000, sources.clone());

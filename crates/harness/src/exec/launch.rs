@@ -46,7 +46,7 @@ impl Muxbench {
 
 impl Launch for Muxbench {
     fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed> {
-        Testbed::start(network, &self.program, (trial.serve.cpus(), &trial.load.cpus), trial.load.seed, stop)
+        Testbed::start(network, &self.program, (trial.serve.cpus(), &trial.client.cpus), trial.client.seed, stop)
     }
 
     fn server(&self, config: &ServerSpec, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {

@@ -125,7 +125,7 @@ impl Observations {
     /// not include. `None` if unknown, or if the clients ran on these CPUs too.
     pub(super) fn cpu_beside_server(&self, trial: &Trial, are_clients_remote: bool) -> Option<(f64, Option<u64>)> {
         let counters = self.of_whole_window()?;
-        let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
+        let (cpus, client) = (trial.serve.cpus(), &trial.client.cpus);
         let are_shared = client.is_empty() || cpus.iter().any(|cpu| client.contains(cpu));
         if are_shared && !are_clients_remote {
             return None;

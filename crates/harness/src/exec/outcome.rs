@@ -19,7 +19,7 @@ pub(super) fn record(
     are_clients_remote: bool,
 ) -> TrialRecord {
     let mut counters = observations.counters().map(|counters| without_meaningless(counters, trial));
-    if let (Some(counters), Some(_)) = (counters.as_mut(), trial.load.slices) {
+    if let (Some(counters), Some(_)) = (counters.as_mut(), trial.client.slices) {
         counters.totals.run_delay_ns = observations.run_delay_ns(counters);
     }
     let (taken, interrupts_ns) = observations.cpu_beside_server(trial, are_clients_remote).unzip();
@@ -27,7 +27,7 @@ pub(super) fn record(
         counters.interrupts_ns = interrupts_ns.flatten();
     }
     if !are_clients_remote {
-        observations.add_interrupts_to_client(&trial.load.cpus);
+        observations.add_interrupts_to_client(&trial.client.cpus);
     }
     let monitor_share = observations.monitor_share();
     observations.load.iter_mut().for_each(|load| load.monitor_share = monitor_share);
@@ -53,12 +53,12 @@ pub(super) fn record(
 
 /// Removes the counters that have no meaning for this trial's workload.
 fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCounters {
-    if trial.serve.target().is_some() || trial.load.kv.is_some() {
+    if trial.serve.target().is_some() || trial.workload.kv.is_some() {
         // A running process reuses the memory of earlier connections. With `kv` the memory includes the data set, which the clients
         // stored after connecting.
         counters.memory_user_bytes_per_connection = None;
     }
-    if trial.load.requests_per_connection.is_some() {
+    if trial.workload.requests_per_connection.is_some() {
         // The number of connections varies.
         counters.memory_user_bytes_per_connection = None;
         counters.memory_kernel_bytes_per_connection = None;
@@ -90,7 +90,7 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
     if let Some(idle) = &observations.idle {
         judgement.add_idle(idle);
     }
-    judgement.add_clients(report, trial.load.phases);
+    judgement.add_clients(report, trial.workload.phases);
     if trial.serve.ours().is_none() {
         judgement.add_warmth(report, observations.rivals_ns.as_ref());
     }

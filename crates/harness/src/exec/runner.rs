@@ -208,7 +208,7 @@ fn remove_drafts(heat: &[Trial], store: &Store) {
 
 /// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.
 fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
-    let clients: &[usize] = if header.is_distributed { &[] } else { &trial.load.cpus };
+    let clients: &[usize] = if header.is_distributed { &[] } else { &trial.client.cpus };
     match placement::first_unavailable(trial.serve.placed_cpus().iter().chain(clients)) {
         None => Ok(()),
         Some(cpu) => bail!(

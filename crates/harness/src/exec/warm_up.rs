@@ -19,21 +19,22 @@ const DEVIATIONS: f64 = 2.0;
 /// Returns the load of a round; `None` for datagrams, which have no closed loop.
 pub(super) fn warming(trial: &LoadConfig) -> Option<LoadConfig> {
     let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: ROUND_NS, ..trial.phases };
-    (trial.transport() != Transport::Udp).then(|| LoadConfig {
-        schedule: Schedule::Closed,
-        rate_per_s: None,
-        profile: None,
-        trace: None,
-        think: Think::default(),
-        active: 1.0,
-        popularity: Popularity::Uniform,
-        pacing: Pacing::Auto,
-        roles: Roles::Auto,
-        timestamps: Timestamps::Client,
-        request_timeout: None,
-        slices: None,
-        phases,
-        ..trial.clone()
+    (trial.transport() != Transport::Udp).then(|| {
+        trial.clone().with(|it| {
+            it.schedule = Schedule::Closed;
+            it.rate_per_s = None;
+            it.profile = None;
+            it.trace = None;
+            it.think = Think::default();
+            it.active = 1.0;
+            it.popularity = Popularity::Uniform;
+            it.client.pacing = Pacing::Auto;
+            it.client.roles = Roles::Auto;
+            it.client.timestamps = Timestamps::Client;
+            it.request_timeout = None;
+            it.client.slices = None;
+            it.phases = phases;
+        })
     })
 }
 
@@ -113,7 +114,7 @@ mod tests {
         for preset in presets::PRESETS {
             let plan = crate::plan::plan(&preset.experiment(), &crate::host::Host::made_up());
             for trial in plan.into_iter().flat_map(|plan| plan.trials) {
-                let Some(config) = warming(&trial.load) else { continue };
+                let Some(config) = warming(&trial.load()) else { continue };
                 assert_eq!(load::config::validate::check(&config), Ok(()), "{}", preset.name);
             }
         }

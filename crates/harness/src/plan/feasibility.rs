@@ -39,7 +39,7 @@ impl Capabilities {
 
 /// Returns every reason why a trial cannot run on `host`.
 pub(super) fn reasons(trial: &Trial, host: &Host, capabilities: &mut Capabilities) -> Vec<String> {
-    let (workload, load, server) = (&trial.workload, &trial.load, &trial.architecture);
+    let (workload, load, server) = (&trial.workload, &trial.load(), &trial.architecture);
     let connections = u64::from(load.connections_and_idle());
     let targets = workload.targets();
     let ours = trial.serve.ours();
@@ -136,12 +136,12 @@ pub(super) fn reasons(trial: &Trial, host: &Host, capabilities: &mut Capabilitie
         reasons.push(format!(
             "client.processes: {} processes need an active connection each, but {} of {connections} {targets} are active; \
              lower client.processes, or raise workload.active",
-            load.processes,
+            load.client.processes,
             load::config::active_count(load.active, load.connections),
         ));
     }
     let requests = parts.iter().fold(0u64, |requests, part| {
-        requests.saturating_add(load::time::schedule::records_max(part).saturating_mul(u64::from(part.clients)))
+        requests.saturating_add(load::time::schedule::records_max(part).saturating_mul(u64::from(part.client.clients)))
     });
     let served = connections.max(needs.workers);
     let memory_bytes = requests

@@ -134,14 +134,14 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
             // The order of the plan is random.
             group.sort_unstable();
             for (contestant, &at) in (0..).zip(&group) {
-                trials[at].load.slices = Some(Slices {
+                trials[at].client.slices = Some(Slices {
                     heat,
                     contestants: group.len() as u32,
                     contestant,
                     slice_ns,
                     gap_ns: gap_ns(&trials[at], slice_ns),
                     guard_ns: slice_ns / GUARD_SHARE,
-                    seed: trials[at].load.seed,
+                    seed: trials[at].client.seed,
                 });
             }
             heat += 1;
@@ -178,7 +178,7 @@ fn groups(contest: &[usize], fits: impl Fn(&[usize]) -> bool) -> Option<Vec<Vec<
 
 /// Returns why a trial cannot share its window.
 fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Option<String> {
-    let (workload, load) = (&trial.workload, &trial.load);
+    let workload = &trial.workload;
     let slice_ns = slice_ns(trial, experiment, host);
     let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let reason = if mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing) {
@@ -189,11 +189,11 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         reason
     } else if workload.service.stream().is_some() {
         "streams fill buffers, which empty in the next slice"
-    } else if load.requests_per_connection.is_some() {
+    } else if workload.requests_per_connection.is_some() {
         "connections would end in the slices of other servers"
-    } else if load.is_varied() && experiment.interleave != Interleave::Always {
+    } else if workload.is_varied() && experiment.interleave != Interleave::Always {
         "requests that wait at a peak of the rate would be answered in the slices of other servers"
-    } else if load.request_timeout.is_some() {
+    } else if workload.request_timeout.is_some() {
         "retries and late responses would fall into the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
@@ -203,7 +203,7 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "constant intervals would put more or fewer requests than their share into guards"
     } else if experiment.slice.is_none() && has_few_requests(trial) {
         return Some(format!("the window has fewer than {REQUESTS_MIN} requests"));
-    } else if load.phases.measure_ns < SLICES_MIN * slice_ns {
+    } else if workload.phases.measure_ns < SLICES_MIN * slice_ns {
         let slice = Time(slice_ns);
         return Some(format!("the window is shorter than {SLICES_MIN} slices of {slice}"));
     } else if let Some(fleet) = &host.fleet {
@@ -246,13 +246,13 @@ fn clock_problem(fleet: &FleetFacts, guard_ns: u64) -> Option<String> {
 
 /// The share of a CPU that the scans of all connections take, one for each request.
 fn scan_share(trial: &Trial) -> f64 {
-    let rate_per_s = trial.load.peak_per_s().unwrap_or(0.0);
-    rate_per_s * f64::from(trial.load.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
+    let rate_per_s = trial.workload.peak_per_s().unwrap_or(0.0);
+    rate_per_s * f64::from(trial.workload.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
 }
 
 /// Whether an open loop sends too few requests in a window for figures that repeats compare.
 fn has_few_requests(trial: &Trial) -> bool {
-    let window_s = trial.load.phases.measure_ns as f64 / 1e9;
+    let window_s = trial.workload.phases.measure_ns as f64 / 1e9;
     trial.workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s * window_s < REQUESTS_MIN)
 }
 
@@ -282,7 +282,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
     let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
     let slice_ns = shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns;
-    match trial.load.think {
+    match trial.workload.think {
         Think { mean_ns: think_ns @ 1.., exponential: false } => slice_of_think_ns(think_ns, slice_ns),
         _ => slice_ns,
     }
@@ -294,7 +294,7 @@ fn response_ns(trial: &Trial) -> u64 {
     let connections = u64::from(trial.workload.connections);
     let work_ns = trial.serve.ours().and_then(|serve| serve.work).map_or(0, |work| {
         let sharing = if work.kind == Kind::Sleep { 1 } else { connections };
-        sharing * u64::from(trial.load.pipeline) * work.time_ns
+        sharing * u64::from(trial.workload.pipeline) * work.time_ns
     });
     connections * CLOSED_REQUEST_NS + work_ns + lab_round_trip_ns(trial)
 }
@@ -313,10 +313,10 @@ fn slice_of_think_ns(think_ns: u64, shortest_ns: u64) -> u64 {
 fn period_ns(trial: &Trial) -> Option<f64> {
     let requests = match trial.workload.schedule {
         Schedule::Constant => 1.0,
-        Schedule::ConstantDrawn | Schedule::ConstantTogether => f64::from(trial.load.all_clients()),
+        Schedule::ConstantDrawn | Schedule::ConstantTogether => f64::from(trial.client.all_clients()),
         _ => return None,
     };
-    if trial.load.is_varied() {
+    if trial.workload.is_varied() {
         return None;
     }
     Some(requests / trial.workload.rate_per_s? * 1e9)
@@ -343,7 +343,7 @@ fn have_room<'a>(heat: impl Iterator<Item = &'a Trial>, host: &Host) -> bool {
     for trial in heat {
         let needs = ServerResources::of(trial);
         tasks += needs.tasks;
-        bytes += f64::from(trial.load.connections_and_idle()) * bytes_per_connection(needs.per_connection) as f64;
+        bytes += f64::from(trial.workload.connections_and_idle()) * bytes_per_connection(needs.per_connection) as f64;
         ports += u64::from(trial.workload.service.ports().unwrap_or(0));
     }
     tasks <= host.tasks_max.0 && bytes <= host.memory_bytes as f64 * MEMORY_SHARE && ports <= host.ports

@@ -66,7 +66,7 @@ pub(super) struct ServerResources {
 
 impl ServerResources {
     pub(super) fn of(trial: &Trial) -> Self {
-        let connections = u64::from(trial.load.connections_and_idle());
+        let connections = u64::from(trial.workload.connections_and_idle());
         let ours = trial.serve.ours();
         let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
         let descriptors_beside = ours.map_or(DESCRIPTORS_BESIDE, |serve| descriptors_beside(serve.architecture));

@@ -20,7 +20,7 @@ pub use servers::{check_files, check_targets};
 use std::path::PathBuf;
 
 use load::LoadConfig;
-use load::config::{HttpTraffic, Pacing};
+use load::config::{ClientConfig, Pacing, Traffic};
 use netns::addresses;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -98,10 +98,12 @@ impl Plan {
 
 /// Returns the estimated duration of a trial in nanoseconds. The servers of a heat share its window, but connect one after the other.
 pub fn duration_ns(trial: &Trial) -> u64 {
-    let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
-    let shared = trial.load.window_ns().end + OVERHEAD_NS + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
-    let own = u64::from(trial.load.connections_and_idle()) * CONNECT_NS
-        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
+    let contestants = trial.client.slices.map_or(1, |slices| u64::from(slices.contestants));
+    let shared = trial.client.window_ns(&trial.workload.phases).end
+        + OVERHEAD_NS
+        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS);
+    let own = u64::from(trial.workload.connections_and_idle()) * CONNECT_NS
+        + trial.workload.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
         + if matches!(trial.serve, ServerSpec::External(_)) { WARM_UP_NS } else { 0 };
     shared / contestants + own
 }
@@ -199,7 +201,7 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
         tls: experiment.workload.tls.clone(),
         network: network(experiment),
         work: experiment.workload.simulated_work.map(|work| work.0),
-        ..Workload::new(load)
+        traffic: load.traffic.clone(),
     }
 }
 
@@ -213,17 +215,23 @@ fn trial(
 ) -> Trial {
     let workload = workload(experiment, load);
     let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
+    // The host and the path of its own URL, for a target of `http`.
+    let own_url = match architecture {
+        Candidate::Target(name) if workload.http.is_some() => Some(&experiment.target[name].url),
+        _ => None,
+    };
     let listen = match (&workload.network, target) {
         (_, Some(target)) => target.address.clone(),
         (Some(_), None) => addresses::server_address(workload.transport == Transport::Tcp6),
         (None, None) => workload.transport.any_address(),
     };
-    let load = LoadConfig {
-        target: listen.clone(),
-        ports: target.and_then(|target| target.ports.clone()),
-        http: requests(experiment, load, architecture),
+    let client = ClientConfig {
         tls: found.tls.get(&architecture.to_string()).cloned(),
-        pacing: match load.pacing {
+        host: own_url.and_then(|url| url.authority().map(str::to_owned)),
+        path: own_url
+            .filter(|_| experiment.target_paths().is_some_and(|paths| paths.len() > 1))
+            .map(|url| url.path().unwrap_or("/").to_owned()),
+        pacing: match load.client.pacing {
             // A client that never sleeps would take CPU time from the server. A closed loop has no pacing.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
@@ -232,17 +240,17 @@ fn trial(
             None if workload.is_closed() => {
                 // One client for each CPU of a client process. In a distributed run, the worker with the fewest CPUs sets the
                 // number for all workers.
-                let planned = placement.client.len() as u32;
-                let cpus = fleet.map_or(planned / load.processes, |fleet| fleet.cpus_each(planned));
-                cpus.clamp(1, load.connections / load.processes)
+                let (planned, processes) = (placement.client.len() as u32, load.client.processes);
+                let cpus = fleet.map_or(planned / processes, |fleet| fleet.cpus_each(planned));
+                cpus.clamp(1, load.connections / processes)
             }
-            _ => load.clients,
+            _ => load.client.clients,
         },
         // On shared CPUs the kernel places the client's threads, because a server's thread may be on any of these CPUs.
         cpus: if experiment.placement.shared { Vec::new() } else { placement.client.clone() },
         // For one workload and repeat, all architectures get the same seed, and so the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
-        ..load.clone()
+        ..load.client.clone()
     };
     let serve = match architecture {
         Candidate::Ours(architecture) => ServerSpec::Ours(ServeConfig {
@@ -257,7 +265,7 @@ fn trial(
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
-            connections_max: connections_max(&load),
+            connections_max: connections_max(&workload),
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             controllers: experiment.server.controllers(),
             stall: experiment.server.stall.map(|stall| stall.0),
@@ -294,7 +302,7 @@ fn trial(
         is_reference: false,
         workload,
         serve,
-        load,
+        client,
         infeasible: Vec::new(),
     }
 }
@@ -305,24 +313,11 @@ fn content(service: &ServiceSpec) -> Option<PathBuf> {
     std::path::absolute(folder).ok()
 }
 
-/// Returns the requests to a server of `http`. A target gets its own name as host, and only the path of its own URL.
-fn requests(experiment: &Experiment, load: &LoadConfig, architecture: &Candidate) -> Option<HttpTraffic> {
-    let mut http = load.http.clone()?;
-    if let Candidate::Target(name) = architecture {
-        let url = &experiment.target[name].url;
-        http.host = url.authority().map(str::to_owned);
-        if experiment.target_paths().is_some() {
-            http.targets.retain(|target| target.path == url.path().unwrap_or("/"));
-        }
-    }
-    Some(http)
-}
-
 /// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum
 /// refuses none. A short-lived connection may arrive before the server sees the end of the previous one.
-fn connections_max(load: &LoadConfig) -> u32 {
-    let besides = load.requests_per_connection.map_or(0, |_| load.connections);
-    load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
+fn connections_max(traffic: &Traffic) -> u32 {
+    let besides = traffic.requests_per_connection.map_or(0, |_| traffic.connections);
+    traffic.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
 /// Returns a copy of the trial `first` with another index, repeat, rate, number of connections and window, and thus another seed.
@@ -334,39 +329,34 @@ pub fn probe(
     measure_ns: u64,
 ) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
-    for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {
-        *rate = Some(rate_per_s);
-    }
-    (probe.workload.connections, probe.load.connections) = (connections, connections);
+    (probe.workload.rate_per_s, probe.workload.connections) = (Some(rate_per_s), connections);
     if let ServerSpec::Ours(config) = &mut probe.serve {
-        config.connections_max = connections_max(&probe.load);
+        config.connections_max = connections_max(&probe.workload);
     }
-    for phases in [&mut probe.workload.phases, &mut probe.load.phases] {
-        phases.measure_ns = measure_ns;
-    }
-    probe.load.seed = trial_seed(seed, &probe.workload, repeat);
+    probe.workload.phases.measure_ns = measure_ns;
+    probe.client.seed = trial_seed(seed, &probe.workload, repeat);
     probe
 }
 
 /// Returns a copy of the trial `first` with another index and repeat, and thus another seed.
 pub fn repeated(first: &Trial, seed: u64, (index, repeat): (u32, u32)) -> Trial {
     let mut trial = Trial { index, repeat, ..first.clone() };
-    trial.load.seed = trial_seed(seed, &trial.workload, repeat);
+    trial.client.seed = trial_seed(seed, &trial.workload, repeat);
     trial
 }
 
 /// Returns the highest rate at which the requests of `trial`, and of others that share its window, fit into half of the available
 /// memory of `host`.
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
-    let contestants = trial.load.slices.map_or(1, |slices| slices.contestants);
+    let contestants = trial.client.slices.map_or(1, |slices| slices.contestants);
     let requests = trial.workload.phases.sending_ns() as f64 / 1e9;
-    let retries = trial.load.request_timeout.map_or(0, |it| it.retries_max(requests.ceil() as u64)) as f64;
+    let retries = trial.workload.request_timeout.map_or(0, |it| it.retries_max(requests.ceil() as u64)) as f64;
     let bytes_per_rate = BYTES_PER_REQUEST as f64 * (requests + retries);
     host.memory_bytes as f64 / 2.0 / bytes_per_rate / f64::from(contestants)
 }
 
-fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
-    let Workload { connections, rate_per_s, active, idle, .. } = workload;
+fn trial_seed(seed: u64, traffic: &Traffic, repeat: u32) -> u64 {
+    let Traffic { connections, rate_per_s, active, idle, .. } = traffic;
     let numbers = [
         u64::from(*connections),
         rate_per_s.map_or(0, f64::to_bits),

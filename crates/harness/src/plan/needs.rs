@@ -179,7 +179,7 @@ fn client_per_s(record: &crate::record::TrialRecord) -> Option<f64> {
         (Some(closed), VerdictKind::Valid | VerdictKind::ClientLimited) => {
             Some(load.rate_achieved_per_s / (closed.busy_share * f64::from(closed.cpus)).max(0.01))
         }
-        (None, VerdictKind::Valid) => Some(load.rate_achieved_per_s / record.trial.load.cpus.len().max(1) as f64),
+        (None, VerdictKind::Valid) => Some(load.rate_achieved_per_s / record.trial.client.cpus.len().max(1) as f64),
         _ => None,
     }
 }
@@ -320,7 +320,7 @@ pub fn of(
 
 /// Returns a key that orders trials by their requirements.
 fn size(trial: &Trial) -> (u32, f64) {
-    (trial.load.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
+    (trial.workload.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
 }
 
 /// Returns the bytes of a request and of its response, if known. For `http`: a head of 128 bytes with the longest body, and the
@@ -334,7 +334,7 @@ fn sizes(workload: &Workload) -> Option<(f64, f64)> {
 }
 
 fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
-    let connections = u64::from(trial.load.connections_and_idle());
+    let connections = u64::from(trial.workload.connections_and_idle());
     let ServerResources { per_connection, descriptors_beside, workers, tasks, mappings, .. } =
         ServerResources::of(trial);
     let of_accept = trial.serve.ours().map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
@@ -346,7 +346,7 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;
     let bits = |(request, response): (f64, f64)| on_the_way(request).max(on_the_way(response)) * 8.0;
-    let bits_per_s = trial.load.peak_per_s().zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
+    let bits_per_s = trial.workload.peak_per_s().zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
     Some(ServerNeeds {
         architecture: trial.architecture.to_string(),
         workload: trial.workload.clone(),
@@ -365,14 +365,14 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
 
 fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> ClientNeeds {
     let time_wait_s = TIME_WAIT_S[usize::from(reuses)];
-    let ports = load::io::source_ports::needed(&trial.load, time_wait_s).ceil() as u64;
-    let connections = u64::from(trial.load.connections_and_idle());
+    let ports = load::io::source_ports::needed(&trial.load(), time_wait_s).ceil() as u64;
+    let connections = u64::from(trial.workload.connections_and_idle());
     let rate_per_s = trial.workload.rate_per_s;
     let addresses = ports.div_ceil(host.ports.max(1)).max(1);
     let requests = rate_per_s.unwrap_or(0.0) * trial.workload.phases.sending_ns() as f64 / 1e9;
     let memory_bytes = connections as f64 * figures.client_bytes.value + requests * BYTES_PER_REQUEST as f64;
     let of_cpu = figures.client_per_s.value * CPU_SHARE;
-    let cpus = trial.load.peak_per_s().map_or(1, |peak_per_s| (peak_per_s / of_cpu).ceil().max(1.0) as u64);
+    let cpus = trial.workload.peak_per_s().map_or(1, |peak_per_s| (peak_per_s / of_cpu).ceil().max(1.0) as u64);
     let by_memory = (memory_bytes / (host.memory_bytes as f64 * MEMORY_SHARE).max(1.0)).ceil().max(1.0) as u64;
     let hosts_by = [
         ("ports".to_owned(), addresses.div_ceil(host.addresses.max(1))),
@@ -404,8 +404,9 @@ fn settings(
     let most = |of: fn(&ServerNeeds) -> u64| servers.iter().map(of).max().unwrap_or(0);
     let (connections, descriptors, tasks) = (most(|it| it.connections), most(|it| it.descriptors), most(|it| it.tasks));
     let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
-    let bytes_per_s = trial.load.peak_per_s().unwrap_or(0.0) * (request + response);
-    let pages = (f64::from(trial.load.connections) * trial.load.active + bytes_per_s / PAGE_BYTES).ceil() as u64;
+    let bytes_per_s = trial.workload.peak_per_s().unwrap_or(0.0) * (request + response);
+    let pages =
+        (f64::from(trial.workload.connections) * trial.workload.active + bytes_per_s / PAGE_BYTES).ceil() as u64;
     let backlog = (CONNECTING * clients.hosts).min(BACKLOG).min(connections);
     let client_descriptors = clients.connections + DESCRIPTORS_BESIDE;
     let ports = clients.ports.div_ceil(clients.addresses);

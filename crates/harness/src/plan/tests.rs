@@ -17,7 +17,7 @@ use crate::spec::units::Rate;
 fn line(trial: &Trial) -> String {
     let Trial { index, repeat, workload, infeasible, .. } = trial;
     let label = trial.label();
-    let Workload { connections, rate_per_s, active, .. } = workload;
+    let Traffic { connections, rate_per_s, active, .. } = &workload.traffic;
     let active = crate::spec::units::Share(*active);
     let rate = rate_per_s.map_or("closed".into(), |rate_per_s| format!("{rate_per_s}/s"));
     format!("{index} repeat {repeat}: {label} {connections} x {rate} active {active} {infeasible:?}")
@@ -90,7 +90,7 @@ fn closed_loop_has_a_client_for_each_cpu() {
     let clients = |experiment: &Experiment, cpus: usize| {
         let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
         let plan = plan(experiment, &Host { cores, ..Host::made_up() }).unwrap();
-        let mut clients: Vec<u32> = plan.trials.iter().map(|trial| trial.load.clients).collect();
+        let mut clients: Vec<u32> = plan.trials.iter().map(|trial| trial.client.clients).collect();
         clients.dedup();
         clients
     };
@@ -150,7 +150,7 @@ fn closed_loop_of_workers_uses_lowest_cpu_count() {
         let cores = (0..8).map(|cpu| vec![cpu]).collect();
         let fleet = FleetFacts { elsewhere_cpus, ..workers(here) };
         let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
-        plan.trials[0].load.clients
+        plan.trials[0].client.clients
     };
     assert_eq!(clients(&experiment, 0, Some(6)), 6, "workers on other hosts use all their CPUs");
     assert_eq!(clients(&experiment, 3, None), 1, "three workers divide four CPUs of this host");
@@ -198,10 +198,9 @@ fn planned_closed_loop_of_kv_survives_json() {
     let plan = plan(&experiment, &Host::made_up()).unwrap();
     assert_eq!(plan.trials.len(), 22 * 6 * 5);
     for trial in &plan.trials {
-        assert_eq!((trial.workload.rate_per_s, trial.load.rate_per_s), (None, None));
+        assert_eq!(trial.workload.rate_per_s, None);
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
-        assert_eq!(trial.load.kv, trial.workload.kv);
-        assert_eq!(trial.load.kv.as_ref().unwrap().records, 30_000);
+        assert_eq!(trial.workload.kv.as_ref().unwrap().records, 30_000);
         let text = serde_json::to_string(trial).unwrap();
         assert!(!text.contains("\"think\""), "{text}");
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), *trial);
@@ -248,7 +247,7 @@ fn architectures_of_one_comparison_see_the_same_schedule() {
     let plan = plan(&experiment, &Host::made_up()).unwrap();
     let mut seeds: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
     for trial in &plan.trials {
-        seeds.entry((trial.workload.connections, trial.repeat)).or_default().push(trial.load.seed);
+        seeds.entry((trial.workload.connections, trial.repeat)).or_default().push(trial.client.seed);
     }
     assert_eq!(seeds.len(), 6);
     assert!(seeds.values().all(|seeds| seeds.iter().all(|seed| *seed == seeds[0])));
@@ -349,7 +348,7 @@ fn transport_rejects_only_features_that_it_lacks() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.repeats = std::num::NonZeroU32::MIN;
     let reasons = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].infeasible.clone();
-    let seed = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].load.seed;
+    let seed = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].client.seed;
     experiment.architectures.0 = vec!["epoll".parse().unwrap()];
     experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
     let few_ports = Host { ports: 50, ..Host::made_up() };
@@ -554,8 +553,8 @@ fn planned_streams_survive_json_and_name_the_thread_limit() {
     let by_packet = wire::stream::Stream { by_packet: true, ..Default::default() };
     for trial in plan(&experiment).trials {
         let stream = trial.workload.service.stream().unwrap();
-        assert_eq!((stream, trial.load.rate_per_s), (by_packet, None));
-        assert_eq!(trial.serve.ours().unwrap().service, trial.load.service);
+        assert_eq!((stream, trial.workload.rate_per_s), (by_packet, None));
+        assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
         let text = serde_json::to_string(&trial).unwrap();
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
         let is_beyond = trial.architecture.to_string().starts_with("mt") && trial.workload.connections >= 700;

@@ -20,7 +20,7 @@ const SEPARATE: u32 = 1 << 31;
 
 /// Returns the heat of a trial, which contestants of interleaved trials share.
 pub fn heat(trial: &Trial) -> u32 {
-    trial.load.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
+    trial.client.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
 }
 
 /// What a trial adds to a figure.

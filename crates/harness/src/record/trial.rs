@@ -1,14 +1,12 @@
 //! A planned trial: its traffic, its server and its client.
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 
-use load::config::{
-    HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, RateProfile, RequestTimeout, Schedule, Think, Trace,
-};
+use load::config::{ClientConfig, LoadConfig, Traffic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, Options, Work};
-use wire::ServiceSpec;
 
 use crate::spec::Candidate;
 use crate::spec::ServerSpec;
@@ -20,11 +18,12 @@ use crate::spec::tls::Tls;
 use crate::spec::transport::Transport;
 use crate::spec::units::Budget;
 
-/// The traffic of one trial.
+/// The traffic of one trial, with what lies between client and server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
-    /// The service and its sizes.
-    pub service: ServiceSpec,
+    /// The requests and their connections.
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// The transport of requests.
     pub transport: Transport,
     /// TLS of all connections.
@@ -33,74 +32,39 @@ pub struct Workload {
     /// The network between server and client in a lab. `None` for loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// The number of open connections. For `udp`, the number of the server's ports.
-    pub connections: u32,
-    /// The rate in requests per second, on average. `None` in a closed loop.
-    pub rate_per_s: Option<f64>,
-    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<RateProfile>,
-    /// The recorded arrivals that the window replays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
-    /// The schedule of requests.
-    pub schedule: Schedule,
-    /// The think time of a connection in a closed loop.
-    #[serde(default, skip_serializing_if = "Think::is_none")]
-    pub think: Think,
-    /// The requests on each connection before the client replaces it. `None` if connections stay open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_per_connection: Option<u32>,
-    /// The requests that each connection of a closed loop sends at once.
-    pub pipeline: u32,
-    /// The time limit of requests, and their retries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_timeout: Option<RequestTimeout>,
-    /// The requests to a key-value store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv: Option<KvTraffic>,
-    /// The requests to an HTTP server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpTraffic>,
-    /// The share of connections that carry requests.
-    pub active: f64,
-    /// The number of additional open connections that carry no requests.
-    pub idle: u32,
-    /// The connection popularity, which selects an active connection for each request.
-    pub popularity: Popularity,
     /// The simulated work of the server for each request, besides its I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
-    /// The duration of each phase.
-    pub phases: Phases,
+}
+
+/// A workload has the fields of its traffic.
+impl Deref for Workload {
+    type Target = Traffic;
+
+    fn deref(&self) -> &Traffic {
+        &self.traffic
+    }
+}
+
+impl DerefMut for Workload {
+    fn deref_mut(&mut self) -> &mut Traffic {
+        &mut self.traffic
+    }
+}
+
+/// Traffic over TCP and loopback, without TLS or simulated work.
+impl From<Traffic> for Workload {
+    fn from(traffic: Traffic) -> Self {
+        Self { traffic, transport: Transport::default(), tls: None, network: None, work: None }
+    }
 }
 
 impl Workload {
-    /// Returns the traffic of a load over TCP and loopback, without TLS or simulated work. A stored trial has the load and this
-    /// copy of its fields.
-    pub fn new(load: &LoadConfig) -> Self {
-        Self {
-            service: load.service.clone(),
-            transport: Transport::default(),
-            tls: None,
-            network: None,
-            connections: load.connections,
-            rate_per_s: load.rate_per_s,
-            profile: load.profile.clone(),
-            trace: load.trace.clone(),
-            schedule: load.schedule,
-            think: load.think,
-            requests_per_connection: load.requests_per_connection,
-            pipeline: load.pipeline,
-            request_timeout: load.request_timeout,
-            kv: load.kv.clone(),
-            http: load.http.clone(),
-            active: load.active,
-            idle: load.idle,
-            popularity: load.popularity,
-            work: None,
-            phases: load.phases,
-        }
+    /// Returns the workload with changes.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 
     /// Returns the plural noun for the targets: connections, or ports for datagrams.
@@ -111,12 +75,7 @@ impl Workload {
     /// Returns the workload without its rate, and without the length of the window, which a number of sessions makes depend on it.
     #[must_use]
     pub fn without_rate(&self) -> Self {
-        Self { rate_per_s: None, phases: Phases { measure_ns: 0, ..self.phases }, ..self.clone() }
-    }
-
-    /// Tests for a closed loop, whose result is its rate.
-    pub fn is_closed(&self) -> bool {
-        self.schedule == Schedule::Closed
+        self.clone().with(|it| (it.rate_per_s, it.phases.measure_ns) = (None, 0))
     }
 }
 
@@ -141,8 +100,8 @@ pub struct Trial {
     pub workload: Workload,
     /// The server's complete configuration. The port or the socket's folder is chosen when the server starts.
     pub serve: ServerSpec,
-    /// The client's complete configuration. The target is added when the server listens.
-    pub load: LoadConfig,
+    /// The client. Its way to the server is added when the server listens.
+    pub client: ClientConfig,
     /// The reasons why this host cannot run the trial. Empty if it can.
     pub infeasible: Vec<String>,
 }
@@ -178,7 +137,19 @@ impl Trial {
 
     /// Returns the trial as a separate one, which shares its window with no other.
     pub fn alone(&self) -> Self {
-        Self { load: LoadConfig { slices: None, ..self.load.clone() }, ..self.clone() }
+        Self { client: ClientConfig { slices: None, ..self.client.clone() }, ..self.clone() }
+    }
+
+    /// Returns the load of a server on its planned address.
+    pub fn load(&self) -> LoadConfig {
+        LoadConfig {
+            target: self.serve.listen().clone(),
+            ports: self.serve.target().and_then(|target| target.ports.clone()),
+            sources: Vec::new(),
+            traffic: self.workload.traffic.clone(),
+            client: self.client.clone(),
+            part: None,
+        }
     }
 
     /// Tests whether the server counts the bytes of streams. An external server does not.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use load::config::{ClockChoice, LoadConfig, Pacing, RequestTimeout, Roles, Timestamps};
+use load::config::{ClientConfig, ClockChoice, LoadConfig, Pacing, RequestTimeout, Roles, Timestamps};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,8 @@ pub struct Client {
 
 impl Client {
     /// Returns a load with these options of its client.
-    pub fn configure(&self, load: LoadConfig) -> LoadConfig {
-        LoadConfig {
+    pub fn configure(&self, mut load: LoadConfig) -> LoadConfig {
+        load.client = ClientConfig {
             pacing: self.pacing,
             roles: self.roles,
             clients: self.clients.map_or(1, NonZeroU32::get),
@@ -60,9 +60,10 @@ impl Client {
             clock: self.clock,
             timestamps: self.timestamps,
             timeout_ns: self.timeout.0,
-            request_timeout: self.request_timeout(),
-            ..load
-        }
+            ..load.client
+        };
+        load.request_timeout = self.request_timeout();
+        load
     }
 
     /// Returns the time limit of requests, and their retries.

@@ -140,7 +140,7 @@ impl Http {
             }
         }
         self.check_requests(&targets)?;
-        Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status })
+        Ok(HttpTraffic { targets, headers: pairs(&self.headers), status })
     }
 
     /// Checks that the client can write all requests. An error begins with the key.

@@ -102,31 +102,36 @@ impl Experiment {
             Service::Http => Some(self.http(sizes).map_err(|reason| format!("workload.http.{reason}"))?),
             _ => None,
         };
-        let common = LoadConfig {
-            profile: profile.cloned(),
-            trace,
-            think: workload.think.0,
-            pipeline: workload.pipeline.map_or(1, NonZeroU32::get),
-            requests_per_connection: workload.requests_per_connection.map(NonZeroU32::get),
-            popularity: workload.popularity,
-            kv: workload.service.has_records().then(|| kv.traffic()),
-            http,
-            tls: workload.tls.as_ref().map(Tls::client),
-            processes: self.processes().get(),
-            ..self
-                .client
-                .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None }))
-        };
+        let common = self
+            .client
+            .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None }))
+            .with(|it| {
+                it.profile = profile.cloned();
+                it.trace = trace;
+                it.think = workload.think.0;
+                it.pipeline = workload.pipeline.map_or(1, NonZeroU32::get);
+                it.requests_per_connection = workload.requests_per_connection.map(NonZeroU32::get);
+                it.popularity = workload.popularity;
+                it.kv = workload.service.has_records().then(|| kv.traffic());
+                it.http = http;
+                it.client.tls = workload.tls.as_ref().map(Tls::client);
+                it.client.processes = self.processes().get();
+            });
         let mut loads = Vec::new();
         for connections in workload.targets().iter().map(|targets| targets.get()) {
-            let load = LoadConfig { connections, service: workload.service(connections)?, ..common.clone() };
+            let service = workload.service(connections)?;
+            let load = common.clone().with(|it| (it.connections, it.service) = (connections, service));
             for &idle in &workload.idle.0 {
                 for active in workload.active.0.iter().map(|share| share.0) {
                     for &rate_per_s in &rates {
                         let mut phases = phases.of_load(rate_per_s, workload.requests_per_connection);
                         phases.measure_ns = own_ns.unwrap_or(phases.measure_ns);
-                        let load =
-                            |&schedule| LoadConfig { idle, active, rate_per_s, schedule, phases, ..load.clone() };
+                        let load = |&schedule| {
+                            load.clone().with(|it| {
+                                (it.idle, it.active, it.rate_per_s) = (idle, active, rate_per_s);
+                                (it.schedule, it.phases) = (schedule, phases);
+                            })
+                        };
                         loads.extend(workload.schedule.0.iter().map(load).map(without_unused));
                     }
                 }

@@ -136,7 +136,7 @@ impl Deref for Strategy {
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
-        let slices = record.trial.load.slices;
+        let slices = record.trial.client.slices;
         let mut outcome = Self {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
@@ -190,17 +190,17 @@ fn must_stay_separate(repeat: u32, separated: impl Iterator<Item = u32>) -> bool
 
 /// Returns those of the due trials that run together with the first one. Empty at the end.
 pub fn first_heat(mut due: Vec<Trial>) -> Vec<Trial> {
-    let Some(slices) = due.first().and_then(|first| first.load.slices) else {
+    let Some(slices) = due.first().and_then(|first| first.client.slices) else {
         due.truncate(1);
         return due;
     };
-    due.retain(|trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat));
+    due.retain(|trial| trial.client.slices.is_some_and(|it| it.heat == slices.heat));
     if let [only] = due.as_slice() {
         return vec![only.alone()];
     }
     let contestants = due.len() as u32;
     for (contestant, trial) in (0..).zip(&mut due) {
-        trial.load.slices = Some(Slices { contestants, contestant, ..slices });
+        trial.client.slices = Some(Slices { contestants, contestant, ..slices });
     }
     due
 }
@@ -340,7 +340,7 @@ mod tests {
         for trial in &mut header.trials {
             let heat = 1_000 * trial.repeat + trial.workload.rate_per_s.unwrap() as u32;
             let slices = Slices { heat, contestants: 2, contestant: 0, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 1 };
-            trial.load.slices = Some(slices);
+            trial.client.slices = Some(slices);
         }
         let of = |rate: f64, name: &str, repeat: u32| {
             let is_it = |it: &&Trial| it.architecture.to_string() == name && it.repeat == repeat;

@@ -102,13 +102,9 @@ pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity
         plan::probe(first, seed, (index, 0), (mean_per_s, first.workload.connections), profile.length_ns()).alone();
     // The last requests get as much time as all others.
     let limit_ns = goal.request_timeout.timeout_ns.saturating_mul(u64::from(goal.request_timeout.retries) + 1);
-    for phases in [&mut trial.workload.phases, &mut trial.load.phases] {
-        phases.cool_down_ns = phases.cool_down_ns.max(limit_ns);
-    }
-    (trial.workload.profile, trial.load.profile) = (Some(profile.clone()), Some(profile));
-    for limit in [&mut trial.workload.request_timeout, &mut trial.load.request_timeout] {
-        *limit = Some(goal.request_timeout);
-    }
+    trial.workload.phases.cool_down_ns = trial.workload.phases.cool_down_ns.max(limit_ns);
+    trial.workload.profile = Some(profile);
+    trial.workload.request_timeout = Some(goal.request_timeout);
     trial
 }
 
@@ -175,11 +171,11 @@ mod tests {
         assert_eq!(trials.len(), 2);
         for trial in &trials {
             let rates: Vec<f64> =
-                trial.load.profile.as_ref().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
+                trial.workload.profile.as_ref().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
             assert_eq!(rates, [2_000.0, 8_000.0, 2_000.0]);
-            assert_eq!((trial.workload.rate_per_s, trial.load.phases.measure_ns), (Some(3_000.0), 6 * S));
-            assert_eq!(trial.load.phases.cool_down_ns, 3 * S, "three attempts of a second each");
-            assert_eq!(load::config::validate::check(&trial.load), Ok(()));
+            assert_eq!((trial.workload.rate_per_s, trial.workload.phases.measure_ns), (Some(3_000.0), 6 * S));
+            assert_eq!(trial.workload.phases.cool_down_ns, 3 * S, "three attempts of a second each");
+            assert_eq!(load::config::validate::check(&trial.load()), Ok(()));
         }
     }
 
@@ -189,15 +185,15 @@ mod tests {
         let of = |trial: &Trial| if trial.architecture.to_string() == "mt" { 5_000.0 } else { 20_000.0 };
         let trials = run(&header, of);
         let (probes, pulses) = trials.split_at(trials.len() - 2);
-        assert!(probes.iter().all(|it| it.load.profile.is_none() && it.load.request_timeout.is_none()));
+        assert!(probes.iter().all(|it| it.workload.profile.is_none() && it.workload.request_timeout.is_none()));
         let mut indices: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
         indices.sort_unstable();
         indices.dedup();
         assert_eq!(indices.len(), trials.len(), "each trial has its own index");
         for pulse in pulses {
-            let peak = pulse.load.peak_per_s().unwrap() / 2.0;
+            let peak = pulse.workload.peak_per_s().unwrap() / 2.0;
             assert!((peak / of(pulse) - 1.0).abs() < 0.1, "{peak} of {}", of(pulse));
-            assert!(pulse.load.slices.is_none());
+            assert!(pulse.client.slices.is_none());
         }
     }
 

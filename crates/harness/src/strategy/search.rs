@@ -102,7 +102,7 @@ impl SearchGoal {
         let least = match self.varied {
             Varied::Rate => Self::min_rate_per_s(first.workload.phases.measure_ns),
             // Each client has a connection.
-            Varied::Connections => f64::from(first.load.clients * first.load.processes),
+            Varied::Connections => f64::from(first.client.clients * first.client.processes),
         };
         Bounds { from: self.from, least, most: self.most, precision: self.precision }
     }
@@ -200,7 +200,7 @@ impl RateSearch<'_> {
             is_long_enough && rate_per_s <= highest_met * slices.overload_max()
         };
         let of_round = |slices: Slices| Slices { heat: round * searches + slices.heat, ..slices };
-        probe.load.slices = probe.load.slices.filter(can_share).map(of_round);
+        probe.client.slices = probe.client.slices.filter(can_share).map(of_round);
         Some(probe)
     }
 

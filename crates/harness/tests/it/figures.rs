@@ -59,8 +59,8 @@ fn groups_are_linked_by_their_reference() {
         reference.trial.is_reference = true;
         let mut records = [reference, run.records[at].clone()];
         for record in &mut records {
-            let slices = record.trial.load.slices.unwrap();
-            record.trial.load.slices = Some(Slices { heat: 100 + slices.heat, ..slices });
+            let slices = record.trial.client.slices.unwrap();
+            record.trial.client.slices = Some(Slices { heat: 100 + slices.heat, ..slices });
             let times = &mut record.load.as_mut().unwrap().service.histogram;
             *times = times.cumulative().map(|(ns, _)| ns * 3 / 2).collect();
         }

@@ -33,18 +33,17 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
     };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let reflector = Reflector::start(transport, &service, None, hold).unwrap();
-    let config = LoadConfig {
-        datagrams: transport == Transport::Udp,
-        connections: CONNECTIONS,
-        rate_per_s: Some(RATE_PER_S.into()),
-        phases: Phases {
+    let config = LoadConfig::new(reflector.address().clone(), service).with(|it| {
+        it.datagrams = transport == Transport::Udp;
+        it.connections = CONNECTIONS;
+        it.rate_per_s = Some(RATE_PER_S.into());
+        it.phases = Phases {
             ramp_ns: 0,
             warm_up_ns: u64::from(WARM_UP_REQUESTS) * INTERVAL_NS,
             measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
             cool_down_ns: 1_000_000_000,
-        },
-        ..LoadConfig::new(reflector.address().clone(), service)
-    };
+        };
+    });
     let report = load::run(&config, &mut |_| ()).unwrap().report;
     judge(&report, None)
 }
@@ -104,13 +103,12 @@ fn server_with_waiting_sessions_is_saturated() {
         }
     });
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
-    let config = LoadConfig {
-        connections: 1,
-        requests_per_connection: Some(1),
-        rate_per_s: Some(RATE_PER_S.into()),
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 200_000_000 },
-        ..LoadConfig::new(address, service)
-    };
+    let config = LoadConfig::new(address, service).with(|it| {
+        it.connections = 1;
+        it.requests_per_connection = Some(1);
+        it.rate_per_s = Some(RATE_PER_S.into());
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 200_000_000 };
+    });
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
     let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
@@ -144,15 +142,17 @@ fn busy_receiver_limits_the_client() {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: RESPONSE_BYTES };
     let cpu = muxbench_harness::host::detect().cores[0][0];
     for roles in [Roles::TwoThreads, Roles::OneLoop] {
-        let config = LoadConfig {
-            connections: 4,
+        let config = LoadConfig::new(fast_server(RESPONSE_BYTES as usize), service.clone()).with(|it| {
+            it.connections = 4;
+
             // One CPU would have to read 17 GB/s.
-            rate_per_s: Some(1_000.0),
-            roles,
-            cpus: vec![cpu],
-            phases: Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: 600_000_000, cool_down_ns: 100_000_000 },
-            ..LoadConfig::new(fast_server(RESPONSE_BYTES as usize), service.clone())
-        };
+
+            it.rate_per_s = Some(1_000.0);
+            it.client.roles = roles;
+            it.client.cpus = vec![cpu];
+            it.phases =
+                Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: 600_000_000, cool_down_ns: 100_000_000 };
+        });
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
         assert_eq!(found.kind, VerdictKind::ClientLimited, "{roles:?}: {}", words(&found));

@@ -12,9 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpTraffic {
-    /// The `Host` header; the server's address by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
     /// The requests; at least one. If all weights are equal, they are sent in turn.
     pub targets: Vec<HttpTarget>,
     /// Names and values of the headers that all requests have in addition to their own.
@@ -27,7 +24,7 @@ pub struct HttpTraffic {
 impl HttpTraffic {
     /// Requests without common headers, whose responses must have the status 200.
     pub fn new(targets: Vec<HttpTarget>) -> Self {
-        Self { host: None, targets, headers: Vec::new(), status: ExpectedStatus::Exact(200) }
+        Self { targets, headers: Vec::new(), status: ExpectedStatus::Exact(200) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configuration of a load as plain data.
 
+mod client;
 pub mod http;
 pub mod partition;
 pub mod profile;
@@ -7,16 +8,19 @@ pub mod request_timeout;
 pub mod slices;
 mod tls;
 pub mod trace;
+mod traffic;
 pub mod validate;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut, Range};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
+pub use client::ClientConfig;
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
@@ -24,6 +28,7 @@ pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
 pub use tls::TlsConfig;
 pub use trace::{Arrival, Sizes, Trace};
+pub use traffic::Traffic;
 
 /// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
 const RAMP_START: f64 = 1.0 / 1000.0;
@@ -31,86 +36,37 @@ const RAMP_START: f64 = 1.0 / 1000.0;
 /// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadConfig {
-    /// The server's address. Its kind selects the transport, unless `datagrams` selects UDP.
+    /// The server's address. Its kind selects the transport, unless the traffic consists of datagrams.
     pub target: Address,
-    /// Whether requests are sent as datagrams (UDP) instead of on streams.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub datagrams: bool,
-    /// The service, with its sizes.
-    pub service: ServiceSpec,
     /// The server's ports, for the service `udp`. If absent, the ports are consecutive and start at `target`'s port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
-    /// Open connections, over all clients. For `udp`, the number of ports.
-    pub connections: u32,
-    /// Idle connections to the same address, which other processes open ([`crate::tools::idle`]).
-    pub idle: u32,
     /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
-    /// Requests per short-lived connection; `None` if connections stay open. At most `connections` are open at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_per_connection: Option<u32>,
-    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
-    pub active: f64,
-    /// The connection popularity: how each request selects one of the active connections.
-    pub popularity: Popularity,
-    /// Requests per second in the window, over all clients: the mean if the rate changes. `None` in a closed loop.
-    pub rate_per_s: Option<f64>,
-    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<RateProfile>,
-    /// The recorded arrivals that the window replays. Before the window, requests follow the schedule at the mean rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
-    /// The rule that plans requests.
-    pub schedule: Schedule,
-    /// The think time of a closed loop.
-    #[serde(default, skip_serializing_if = "Think::is_none")]
-    pub think: Think,
-    /// The requests that each connection of a closed loop sends at once. The next ones follow the last response.
-    pub pipeline: u32,
-    /// Requests to a key-value store; `None` for other services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv: Option<KvTraffic>,
-    /// Requests to an HTTP server; `None` for other services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpTraffic>,
-    /// The TLS of the connections; `None` for plain text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsConfig>,
-    /// The length of each phase. With `slices`, ramp, warm-up and window count only the contestant's own slices.
-    pub phases: Phases,
-    /// The slices of an interleaved trial, outside of which the client sends nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slices: Option<Slices>,
-    /// The way a sender waits for the next planned time.
-    pub pacing: Pacing,
-    /// The threads that send and receive: one loop or two threads.
-    pub roles: Roles,
-    /// Independent clients in this process. They divide the connections and the rate.
-    pub clients: u32,
-    /// Processes that divide the connections and the rate. Each has `clients` clients.
-    pub processes: u32,
+    /// The requests and their connections.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// The client that sends them.
+    pub client: ClientConfig,
     /// This process's part of the load, if several processes divide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// CPUs to pin the client's threads to, in order, round robin. If empty, the kernel places the threads.
-    pub cpus: Vec<usize>,
-    /// Whether TCP sockets send small requests at once (TCP_NODELAY), without Nagle's algorithm.
-    pub tcp_nodelay: bool,
-    /// The clock of the timestamps.
-    pub clock: ClockChoice,
-    /// The origin of timestamps.
-    pub timestamps: Timestamps,
-    /// The seed of the schedule and of the connection popularity.
-    pub seed: u64,
-    /// The longest time to connect and get the first response (for `udp`, closed loops and short-lived connections: any response),
-    /// in ns.
-    pub timeout_ns: u64,
-    /// The time limit of requests of an open loop, and their retries; `None` if requests wait up to the end of the cool-down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_timeout: Option<RequestTimeout>,
+}
+
+/// A load has the fields of its traffic.
+impl Deref for LoadConfig {
+    type Target = Traffic;
+
+    fn deref(&self) -> &Traffic {
+        &self.traffic
+    }
+}
+
+impl DerefMut for LoadConfig {
+    fn deref_mut(&mut self) -> &mut Traffic {
+        &mut self.traffic
+    }
 }
 
 impl LoadConfig {
@@ -118,44 +74,19 @@ impl LoadConfig {
     pub fn new(target: impl Into<Address>, service: ServiceSpec) -> Self {
         Self {
             target: target.into(),
-            datagrams: false,
-            service,
             ports: None,
-            connections: 400,
-            idle: 0,
             sources: Vec::new(),
-            requests_per_connection: None,
-            active: 1.0,
-            popularity: Popularity::Uniform,
-            rate_per_s: Some(2_000.0),
-            profile: None,
-            trace: None,
-            schedule: Schedule::SlotRandom,
-            think: Think::default(),
-            pipeline: 1,
-            kv: None,
-            http: None,
-            tls: None,
-            phases: Phases {
-                ramp_ns: 1_000_000_000,
-                warm_up_ns: 1_000_000_000,
-                measure_ns: 5_000_000_000,
-                cool_down_ns: 2_000_000_000,
-            },
-            slices: None,
-            pacing: Pacing::Auto,
-            roles: Roles::Auto,
-            clients: 1,
-            processes: 1,
+            traffic: Traffic::new(service),
+            client: ClientConfig::default(),
             part: None,
-            cpus: Vec::new(),
-            tcp_nodelay: true,
-            clock: ClockChoice::Auto,
-            timestamps: Timestamps::Client,
-            seed: 1,
-            timeout_ns: 10_000_000_000,
-            request_timeout: None,
         }
+    }
+
+    /// Returns the load with changes.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 
     /// The transport of requests.
@@ -167,14 +98,9 @@ impl LoadConfig {
         }
     }
 
-    /// Returns the nanoseconds after the start at which `phase_ns` of the phases have passed.
-    pub fn elapsed_ns(&self, phase_ns: u64) -> u64 {
-        self.slices.as_ref().map_or(phase_ns, |slices| slices.edge_ns(phase_ns))
-    }
-
     /// The window, in nanoseconds after the start.
-    pub fn window_ns(&self) -> std::ops::Range<u64> {
-        self.elapsed_ns(self.phases.sending_ns() - self.phases.measure_ns)..self.elapsed_ns(self.phases.sending_ns())
+    pub fn window_ns(&self) -> Range<u64> {
+        self.client.window_ns(&self.phases)
     }
 
     /// The sizes of a request and a response in bytes.
@@ -186,7 +112,7 @@ impl LoadConfig {
     /// ramp, the rate grows exponentially to the first rate of the window, which the warm-up keeps.
     pub(crate) fn rates(&self) -> RateProfile {
         let all_per_s = self.rate_per_s.expect("the configuration was checked: an open loop has a rate");
-        let rate_per_s = all_per_s / f64::from(self.clients);
+        let rate_per_s = all_per_s / f64::from(self.client.clients);
         let Phases { ramp_ns, warm_up_ns, measure_ns, .. } = self.phases;
         let window = self.profile.as_ref().map(|profile| profile.with_mean(rate_per_s));
         let window = window.unwrap_or_else(|| RateProfile::constant(rate_per_s, measure_ns));
@@ -202,26 +128,15 @@ impl LoadConfig {
         RateProfile { segments: before.chain(window).collect() }
     }
 
-    /// The highest rate in requests per second, over all clients; `None` in a closed loop.
-    pub fn peak_per_s(&self) -> Option<f64> {
-        let rate_per_s = self.rate_per_s?;
-        Some(self.profile.as_ref().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
-    }
-
-    /// Whether the rate changes within the window.
-    pub fn is_varied(&self) -> bool {
-        self.profile.is_some() || self.trace.is_some()
-    }
-
     /// Divides the connections, active connections and rate among the processes.
     pub fn parts(&self) -> Vec<Self> {
-        if self.processes == 1 {
+        if self.client.processes == 1 {
             return vec![self.clone()];
         }
         let active = active_count(self.active, self.connections);
         let part = |number: u32| {
-            let count = |total: u32, range: std::ops::Range<u64>| (range.end - range.start).min(total.into()) as u32;
-            let share = |total: u32| partition(total.into(), self.processes.into(), number.into());
+            let count = |total: u32, range: Range<u64>| (range.end - range.start).min(total.into()) as u32;
+            let share = |total: u32| partition(total.into(), self.client.processes.into(), number.into());
             let first_connection = share(self.connections).start as u32;
             let connections = count(self.connections, share(self.connections));
             let service = match self.service.clone() {
@@ -232,48 +147,43 @@ impl LoadConfig {
             };
             let part = Part {
                 number,
-                first_client: number * self.clients,
-                clients: self.processes * self.clients,
+                first_client: number * self.client.clients,
+                clients: self.client.all_clients(),
                 first_connection,
                 connections_of_all: self.connections,
             };
-            Self {
-                service,
-                ports: self.ports.as_ref().map(|ports| ports.part(first_connection, connections)),
-                connections,
-                active: f64::from(count(active, share(active))) / f64::from(connections.max(1)),
-                rate_per_s: self.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(self.processes)),
-                processes: 1,
-                part: Some(part),
-                ..self.clone()
-            }
+            self.clone().with(|it| {
+                it.service = service;
+                it.ports = self.ports.as_ref().map(|ports| ports.part(first_connection, connections));
+                it.connections = connections;
+                it.active = f64::from(count(active, share(active))) / f64::from(connections.max(1));
+                it.rate_per_s = self.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(self.client.processes));
+                it.client.processes = 1;
+                it.part = Some(part);
+            })
         };
-        (0..self.processes).map(part).collect()
+        (0..self.client.processes).map(part).collect()
     }
 
     /// Returns the index of the first connection of each client of this process.
     pub(crate) fn first_connections(&self) -> impl Iterator<Item = u32> + use<'_> {
-        (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
+        (0..self.client.clients)
+            .map(|number| partition_indices(self.connections, self.client.clients, number).start as u32)
     }
 
     /// Converts a client's number in this process to its number among all processes' clients.
-    pub(crate) fn client(&self, number: u32) -> u32 {
+    pub(crate) fn client_number(&self, number: u32) -> u32 {
         self.part.map_or(0, |part| part.first_client) + number
     }
 
     /// The number of clients in all processes.
     pub fn all_clients(&self) -> u32 {
-        self.part.map_or(self.clients * self.processes, |part| part.clients)
+        self.part.map_or_else(|| self.client.all_clients(), |part| part.clients)
     }
 
     /// The connections of all processes, without idle ones.
     pub(crate) fn connections_of_all(&self) -> u32 {
         self.part.map_or(self.connections, |part| part.connections_of_all)
-    }
-
-    /// The connections of this process and the idle connections.
-    pub fn connections_and_idle(&self) -> u32 {
-        self.connections.saturating_add(self.idle)
     }
 }
 
@@ -488,15 +398,14 @@ mod tests {
     #[test]
     fn parts_sum_to_the_whole() {
         let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let whole = LoadConfig {
-            connections: 403,
-            idle: 7,
-            active: 1.0 / 64.0,
-            rate_per_s: Some(1_000.0),
-            clients: 2,
-            processes: 3,
-            ..LoadConfig::new(([127, 0, 0, 1], 80), service)
-        };
+        let whole = LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| {
+            it.connections = 403;
+            it.idle = 7;
+            it.active = 1.0 / 64.0;
+            it.rate_per_s = Some(1_000.0);
+            it.client.clients = 2;
+            it.client.processes = 3;
+        });
         let parts = whole.parts();
         assert_eq!(parts.iter().map(|part| part.connections).collect::<Vec<_>>(), [134, 134, 135]);
         let active = |part: &LoadConfig| active_count(part.active, part.connections);
@@ -506,18 +415,20 @@ mod tests {
         let places: Vec<_> = places.map(|part| (part.number, part.first_client, part.first_connection)).collect();
         assert_eq!(places, [(0, 0, 0), (1, 2, 134), (2, 4, 268)]);
         assert!(parts.iter().all(|part| part.all_clients() == 6 && part.connections_of_all() == 403));
-        assert_eq!(LoadConfig { processes: 1, ..whole.clone() }.parts(), [LoadConfig { processes: 1, ..whole }]);
+        assert_eq!(
+            whole.clone().with(|it| it.client.processes = 1).parts(),
+            [whole.with(|it| it.client.processes = 1)]
+        );
     }
 
     #[test]
     fn parts_divide_the_ports() {
         let service = ServiceSpec::Udp { ports: 5, request_bytes: 8, response_bytes: 8 };
-        let whole = LoadConfig {
-            connections: 5,
-            ports: Some("70-72,80,90".parse().unwrap()),
-            processes: 2,
-            ..LoadConfig::new(([127, 0, 0, 1], 70), service)
-        };
+        let whole = LoadConfig::new(([127, 0, 0, 1], 70), service).with(|it| {
+            it.connections = 5;
+            it.ports = Some("70-72,80,90".parse().unwrap());
+            it.client.processes = 2;
+        });
         let ports = |part: &LoadConfig| (part.service.ports(), part.ports.as_ref().map(ToString::to_string));
         let parts: Vec<_> = whole.parts().iter().map(ports).collect();
         assert_eq!(parts, [(Some(2), Some("70-71".into())), (Some(3), Some("72,80,90".into()))]);

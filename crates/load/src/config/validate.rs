@@ -43,7 +43,7 @@ const RETRIES_MAX: u32 = 10;
 
 /// The rules in the order in which they are checked.
 pub const RULES: &[Rule] = rules! {
-    "client.clients", |it| it.clients == 0 || it.connections < it.clients,
+    "client.clients", |it| it.client.clients == 0 || it.connections < it.client.clients,
         "must be at least 1 and at most the number of connections";
     "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
         "must be a finite number above 0, such as 2";
@@ -108,9 +108,9 @@ pub const RULES: &[Rule] = rules! {
     "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
         "streams need a cool-down to end; use 1s, for example";
 
-    "workload.tls", |it| it.tls.is_some() && (it.datagrams || is_udp(it)),
+    "workload.tls", |it| it.client.tls.is_some() && (it.datagrams || is_udp(it)),
         "datagrams have no TLS; remove it, or choose a service over TCP, such as `fixed`";
-    "workload.tls", |it| it.tls.is_some() && is_stream(it),
+    "workload.tls", |it| it.client.tls.is_some() && is_stream(it),
         "streams measure the bandwidth of plain text; remove it, or choose `fixed` with large responses";
 
     "workload.pipeline", |it| it.pipeline == 0, "must be at least 1";
@@ -118,7 +118,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
 
     // Several clients.
-    "client.clients", |it| active_count(it.active, it.connections) < it.clients,
+    "client.clients", |it| active_count(it.active, it.connections) < it.client.clients,
         "each client needs an active connection; lower the clients, or raise `active` or the connections";
     "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
         "each of several clients would have its own most popular connection; use one client";
@@ -126,11 +126,11 @@ pub const RULES: &[Rule] = rules! {
         "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && (is_closed(it) || is_churn(it) || is_udp(it) || has_retries(it)),
         "kernel timestamps need an open loop over lasting connections, without retries; set timestamps = \"client\"";
-    "client.timestamps", |it| is_stamped(it) && (it.transport() == Transport::Unix || it.tls.is_some()),
+    "client.timestamps", |it| is_stamped(it) && (it.transport() == Transport::Unix || it.client.tls.is_some()),
         "kernel timestamps count the bytes of plain text over IP; set timestamps = \"client\", or use neither a Unix socket nor TLS";
 
     // Timeouts and retries.
-    "client.timeout", |it| it.timeout_ns == 0, "must be longer than 0, such as 10s";
+    "client.timeout", |it| it.client.timeout_ns == 0, "must be longer than 0, such as 10s";
     "client.request-timeout", |it| it.request_timeout.is_some_and(|it| it.timeout_ns == 0), "must be longer than 0";
     "client.retries", |it| it.request_timeout.is_some_and(|it| it.retries > RETRIES_MAX),
         "more than 10 retries of a request; lower it";
@@ -153,7 +153,7 @@ fn is_churn(config: &LoadConfig) -> bool {
 }
 
 fn is_stamped(config: &LoadConfig) -> bool {
-    config.timestamps == Timestamps::Kernel
+    config.client.timestamps == Timestamps::Kernel
 }
 
 fn has_retries(config: &LoadConfig) -> bool {
@@ -218,7 +218,7 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, Phases, RateProfile, RequestTimeout, TlsConfig, Trace};
+    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, RateProfile, RequestTimeout, TlsConfig, Trace};
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -233,7 +233,7 @@ mod tests {
     fn invalid_configuration_is_rejected_with_its_key() {
         let zipf = |exponent| Popularity::Zipf { exponent };
         let load = |service| LoadConfig::new(([127, 0, 0, 1], 80), service);
-        let closed = |service| LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..load(service) };
+        let closed = |service| load(service).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None));
         let fixed = |request_bytes| load(ServiceSpec::Fixed { request_bytes, response_bytes: 1 });
         let open = fixed(1);
         let looped = closed(open.service.clone());
@@ -248,13 +248,12 @@ mod tests {
             has_connections: true,
             sizes: Vec::new(),
         };
-        let replay = LoadConfig { trace: Some(trace.clone()), ..open.clone() };
-        let varied = LoadConfig { profile: Some(steps.clone()), ..open.clone() };
-        let churn = LoadConfig { requests_per_connection: Some(1), ..open.clone() };
-        let unix = LoadConfig { target: Address::Unix("x".into()), ..open.clone() };
-        let udp = |ports, request_bytes| LoadConfig {
-            connections: 2,
-            ..load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 })
+        let replay = open.clone().with(|it| it.trace = Some(trace.clone()));
+        let varied = open.clone().with(|it| it.profile = Some(steps.clone()));
+        let churn = open.clone().with(|it| it.requests_per_connection = Some(1));
+        let unix = open.clone().with(|it| it.target = Address::Unix("x".into()));
+        let udp = |ports, request_bytes| {
+            load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 }).with(|it| it.connections = 2)
         };
         let datagrams = udp(2, 8);
         let sizes =
@@ -264,68 +263,71 @@ mod tests {
         let traffic =
             KvTraffic { records: 1, value_bytes_min: 1, value_bytes_max: 9, get_share: 0.9, keys: Popularity::Uniform };
         let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
-        let kv = LoadConfig { kv: Some(traffic.clone()), ..load(service) };
-        let kv_of = |traffic| LoadConfig { kv: Some(traffic), ..kv.clone() };
+        let kv = load(service).with(|it| it.kv = Some(traffic.clone()));
+        let kv_of = |traffic| kv.clone().with(|it| it.kv = Some(traffic));
         let target = HttpTarget::get("/", None);
         let weightless = HttpTarget { weight: 0, ..target.clone() };
         let pages = HttpTraffic::new(vec![target.clone()]);
-        let http_of = |pages| LoadConfig { http: Some(pages), ..load(ServiceSpec::Http { folder: None }) };
+        let http_of = |pages| load(ServiceSpec::Http { folder: None }).with(|it| it.http = Some(pages));
         let http = http_of(pages.clone());
         let tls = Some(TlsConfig::default());
         let timeout = RequestTimeout { timeout_ns: 1, retries: 0, retry_budget: None };
         let retries = RequestTimeout { retries: 1, ..timeout };
-        let with = |load: &LoadConfig, it| LoadConfig { request_timeout: Some(it), ..load.clone() };
+        let with = |load: &LoadConfig, it| load.clone().with(|own| own.request_timeout = Some(it));
         assert_eq!(check(&with(&open, RequestTimeout { retry_budget: Some(0.1), ..retries })), Ok(()));
         for valid in [&open, &varied, &replay, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
             assert_eq!(check(valid), Ok(()), "{valid:?}");
         }
         let rows = [
-            (LoadConfig { clients: 0, ..open.clone() }, "client.clients"),
-            (LoadConfig { clients: 401, ..open.clone() }, "client.clients"),
-            (LoadConfig { rate_per_s: Some(0.0), ..open.clone() }, "workload.rate"),
-            (LoadConfig { rate_per_s: Some(f64::NAN), ..open.clone() }, "workload.rate"),
-            (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open.clone() }, "workload.rate"),
-            (LoadConfig { rate_per_s: Some(f64::MAX), ..open.clone() }, "workload.rate"),
-            (LoadConfig { rate_per_s: Some(1e15), ..open.clone() }, "workload.rate"),
-            (LoadConfig { profile: Some(RateProfile::constant(0.0, measure_ns)), ..open.clone() }, "workload.profile"),
-            (LoadConfig { profile: Some(RateProfile::constant(1.0, 1)), ..open.clone() }, "phases.measure"),
-            (LoadConfig { profile: Some(steps), ..replay.clone() }, "workload.trace"),
+            (open.clone().with(|it| it.client.clients = 0), "client.clients"),
+            (open.clone().with(|it| it.client.clients = 401), "client.clients"),
+            (open.clone().with(|it| it.rate_per_s = Some(0.0)), "workload.rate"),
+            (open.clone().with(|it| it.rate_per_s = Some(f64::NAN)), "workload.rate"),
+            (open.clone().with(|it| it.rate_per_s = Some(f64::INFINITY)), "workload.rate"),
+            (open.clone().with(|it| it.rate_per_s = Some(f64::MAX)), "workload.rate"),
+            (open.clone().with(|it| it.rate_per_s = Some(1e15)), "workload.rate"),
+            (open.clone().with(|it| it.profile = Some(RateProfile::constant(0.0, measure_ns))), "workload.profile"),
+            (open.clone().with(|it| it.profile = Some(RateProfile::constant(1.0, 1))), "phases.measure"),
+            (replay.clone().with(|it| it.profile = Some(steps)), "workload.trace"),
             (
-                LoadConfig { trace: Some(Trace { speed: f64::NAN, ..trace.clone() }), ..replay.clone() },
+                replay.clone().with(|it| it.trace = Some(Trace { speed: f64::NAN, ..trace.clone() })),
                 "workload.trace.speed",
             ),
             (
-                LoadConfig { trace: Some(Trace { speed: 1e300, ..trace.clone() }), ..replay.clone() },
+                replay.clone().with(|it| it.trace = Some(Trace { speed: 1e300, ..trace.clone() })),
                 "workload.trace.speed",
             ),
-            (LoadConfig { trace: Some(Trace { speed: 2.0, ..trace }), ..replay.clone() }, "phases.measure"),
-            (LoadConfig { requests_per_connection: Some(1), ..replay.clone() }, "workload.trace"),
-            (LoadConfig { active: 0.0, ..open.clone() }, "workload.active"),
-            (LoadConfig { active: f64::NAN, ..open.clone() }, "workload.active"),
-            (LoadConfig { popularity: zipf(-1.0), ..open.clone() }, "workload.popularity"),
-            (LoadConfig { popularity: zipf(f64::INFINITY), ..open.clone() }, "workload.popularity"),
+            (replay.clone().with(|it| it.trace = Some(Trace { speed: 2.0, ..trace })), "phases.measure"),
+            (replay.clone().with(|it| it.requests_per_connection = Some(1)), "workload.trace"),
+            (open.clone().with(|it| it.active = 0.0), "workload.active"),
+            (open.clone().with(|it| it.active = f64::NAN), "workload.active"),
+            (open.clone().with(|it| it.popularity = zipf(-1.0)), "workload.popularity"),
+            (open.clone().with(|it| it.popularity = zipf(f64::INFINITY)), "workload.popularity"),
             (fixed(0), "workload.service"),
-            (LoadConfig { datagrams: true, ..fixed(70_000) }, "workload.transport"),
+            (fixed(70_000).with(|it| it.datagrams = true), "workload.transport"),
             (load(ServiceSpec::Http { folder: None }), "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
-            (LoadConfig { timestamps: Timestamps::Kernel, tls: tls.clone(), ..open.clone() }, "client.timestamps"),
-            (LoadConfig { tls: tls.clone(), ..datagrams.clone() }, "workload.tls"),
-            (LoadConfig { tls, ..stream.clone() }, "workload.tls"),
+            (
+                open.clone().with(|it| (it.client.timestamps, it.client.tls) = (Timestamps::Kernel, tls.clone())),
+                "client.timestamps",
+            ),
+            (datagrams.clone().with(|it| it.client.tls = tls.clone()), "workload.tls"),
+            (stream.clone().with(|it| it.client.tls = tls), "workload.tls"),
             (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
-            (LoadConfig { timeout_ns: 0, ..open.clone() }, "client.timeout"),
+            (open.clone().with(|it| it.client.timeout_ns = 0), "client.timeout"),
             (with(&open, RequestTimeout { timeout_ns: 0, ..timeout }), "client.request-timeout"),
             (with(&open, RequestTimeout { retries: 11, ..timeout }), "client.retries"),
             (with(&open, RequestTimeout { retry_budget: Some(f64::NAN), ..retries }), "client.retry-budget"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..with(&open, retries) }, "client.timestamps"),
-            (LoadConfig { active: 0.5, ..with(&open, retries) }, "client.retries"),
-            (LoadConfig { phases: Phases { measure_ns: 0, ..open.phases }, ..open.clone() }, "phases.measure"),
-            (LoadConfig { clients: 2, active: 0.0025, ..open.clone() }, "client.clients"),
-            (LoadConfig { clients: 2, popularity: zipf(1.0), ..open.clone() }, "workload.popularity"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..unix.clone() }, "client.timestamps"),
-            (LoadConfig { datagrams: true, ..unix.clone() }, "workload.transport"),
-            (LoadConfig { datagrams: true, ..kv.clone() }, "workload.transport"),
-            (LoadConfig { kv: None, ..kv.clone() }, "workload.kv"),
+            (with(&open, retries).with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (with(&open, retries).with(|it| it.active = 0.5), "client.retries"),
+            (open.clone().with(|it| it.phases.measure_ns = 0), "phases.measure"),
+            (open.clone().with(|it| (it.client.clients, it.active) = (2, 0.0025)), "client.clients"),
+            (open.clone().with(|it| (it.client.clients, it.popularity) = (2, zipf(1.0))), "workload.popularity"),
+            (unix.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (unix.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (kv.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (kv.clone().with(|it| it.kv = None), "workload.kv"),
             (kv_of(KvTraffic { records: 0, ..traffic.clone() }), "workload.kv.records"),
             (kv_of(KvTraffic { value_bytes_min: 0, ..traffic.clone() }), "workload.kv.value-size"),
             (kv_of(KvTraffic { value_bytes_min: 10, ..traffic.clone() }), "workload.kv.value-size"),
@@ -333,34 +335,36 @@ mod tests {
             (kv_of(KvTraffic { get_share: 1.1, ..traffic.clone() }), "workload.kv.get-share"),
             (kv_of(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), "workload.kv.keys"),
             (kv_of(KvTraffic { keys: zipf(f64::NAN), ..traffic }), "workload.kv.keys"),
-            (LoadConfig { rate_per_s: Some(1.0), ..looped.clone() }, "workload.rate"),
-            (LoadConfig { schedule: Schedule::Poisson, ..looped.clone() }, "workload.rate"),
-            (LoadConfig { datagrams: true, ..looped.clone() }, "workload.transport"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..looped.clone() }, "client.timestamps"),
-            (LoadConfig { pipeline: 0, ..looped.clone() }, "workload.pipeline"),
-            (LoadConfig { pipeline: 1_025, ..looped }, "workload.pipeline"),
-            (LoadConfig { requests_per_connection: Some(0), ..open }, "workload.requests-per-connection"),
-            (LoadConfig { datagrams: true, ..churn.clone() }, "workload.transport"),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..churn }, "client.timestamps"),
-            (LoadConfig { connections: 3, ..datagrams.clone() }, "workload.connections"),
+            (looped.clone().with(|it| it.rate_per_s = Some(1.0)), "workload.rate"),
+            (looped.clone().with(|it| it.schedule = Schedule::Poisson), "workload.rate"),
+            (looped.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (looped.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (looped.clone().with(|it| it.pipeline = 0), "workload.pipeline"),
+            (looped.with(|it| it.pipeline = 1_025), "workload.pipeline"),
+            (open.with(|it| it.requests_per_connection = Some(0)), "workload.requests-per-connection"),
+            (churn.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (churn.with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (datagrams.clone().with(|it| it.connections = 3), "workload.connections"),
             (udp(3, 8), "workload.connections"),
             (udp(2, 7), "workload.request"),
             (
-                LoadConfig {
-                    service: ServiceSpec::Udp { ports: 2, request_bytes: 8, response_bytes: 7 },
-                    ..datagrams.clone()
-                },
+                datagrams
+                    .clone()
+                    .with(|it| it.service = ServiceSpec::Udp { ports: 2, request_bytes: 8, response_bytes: 7 }),
                 "workload.response",
             ),
-            (LoadConfig { timestamps: Timestamps::Kernel, ..datagrams.clone() }, "client.timestamps"),
-            (LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..datagrams.clone() }, "workload.schedule"),
-            (LoadConfig { target: Address::Unix("x".into()), ..datagrams.clone() }, "workload.transport"),
-            (LoadConfig { ports: Some(Ports::list(&[7_000])), ..datagrams.clone() }, "workload.ports"),
-            (LoadConfig { target: ([127, 0, 0, 1], 65_535).into(), ..datagrams }, "workload.ports"),
+            (datagrams.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (datagrams.clone().with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None)), "workload.schedule"),
+            (datagrams.clone().with(|it| it.target = Address::Unix("x".into())), "workload.transport"),
+            (datagrams.clone().with(|it| it.ports = Some(Ports::list(&[7_000]))), "workload.ports"),
+            (datagrams.with(|it| it.target = ([127, 0, 0, 1], 65_535).into()), "workload.ports"),
             (stream_of(Stream { packets: 0, ..sizes }), "workload.stream"),
             (stream_of(Stream { ack_bytes: 0, ..sizes }), "workload.stream"),
-            (LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..stream.clone() }, "workload.schedule"),
-            (LoadConfig { phases: Phases { cool_down_ns: 0, ..stream.phases }, ..stream }, "phases.cool-down"),
+            (
+                stream.clone().with(|it| (it.schedule, it.rate_per_s) = (Schedule::Poisson, Some(1.0))),
+                "workload.schedule",
+            ),
+            (stream.with(|it| it.phases.cool_down_ns = 0), "phases.cool-down"),
         ];
         for (wrong, key) in &rows {
             let error = check(wrong).unwrap_err();

@@ -154,7 +154,7 @@ pub struct Connected {
 pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
     validate::check(config).map_err(LoadError::Config)?;
     // Check one by one: from a set, the kernel silently uses only the available CPUs.
-    config.cpus.iter().try_for_each(|&cpu| Pinned::to(&[cpu]).map(drop))
+    config.client.cpus.iter().try_for_each(|&cpu| Pinned::to(&[cpu]).map(drop))
 }
 
 /// The number of a client's first request. The request numbers of two clients never overlap.
@@ -221,7 +221,7 @@ pub fn run_threads<T: Send>(
         let threads: Result<Vec<_>, LoadError> = threads.into_iter().map(spawn).collect();
         let threads = threads.inspect_err(|_| stop())?;
         // Pin this thread too, so that its progress reports do not disturb the server.
-        let _pinned = Pinned::to(&trial.config.cpus);
+        let _pinned = Pinned::to(&trial.config.client.cpus);
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
         let end_meters = || meters_stop.store(true, Relaxed);
         let meters = placement::sleeping_cpus(trial.config, trial.roles, trial.pacing);
@@ -266,7 +266,7 @@ fn watch(
     let Trial { config, clock, times, .. } = trial;
     let (phases, window) = (config.phases, config.window_ns());
     let ends = [
-        ("ramp", config.elapsed_ns(phases.ramp_ns)),
+        ("ramp", config.client.elapsed_ns(phases.ramp_ns)),
         ("warm-up", window.start),
         ("measure", window.end),
         ("cool-down", window.end + phases.cool_down_ns),

@@ -9,16 +9,16 @@ use crate::io::platform::{self, Pinned};
 /// Resolves `auto`: returns the roles and the pacing to use.
 pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     let cpus = cpus(config);
-    let clients = config.clients as usize;
-    let roles = match config.roles {
+    let clients = config.client.clients as usize;
+    let roles = match config.client.roles {
         Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
         Roles::Auto => Roles::OneLoop,
         roles => roles,
     };
     let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
-    let pacing = match config.pacing {
+    let pacing = match config.client.pacing {
         // The server may be on the same CPU, and spinning would block it.
-        Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
+        Pacing::Auto if config.client.cpus.is_empty() => Pacing::SleepSpin,
         Pacing::Auto if threads > cpus => Pacing::Yield,
         Pacing::Auto => Pacing::Spin,
         pacing => pacing,
@@ -30,11 +30,11 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
 ///
 /// Returns no CPU for an interleaved trial: a meter would wake during other contestants' slices, and count them as stalls.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
-    if config.slices.is_some() {
+    if config.client.slices.is_some() {
         return Vec::new();
     }
-    let all = &config.cpus;
-    let clients = config.clients as usize;
+    let all = &config.client.cpus;
+    let clients = config.client.clients as usize;
     let on = |thread: usize| all[thread % all.len()];
     let mut cpus: Vec<usize> = match (roles, pacing) {
         (_, None) if all.is_empty() => return vec![None],
@@ -55,7 +55,7 @@ pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) 
 
 /// Returns the number of CPUs that the client's threads may use.
 pub fn cpus(config: &LoadConfig) -> usize {
-    match config.cpus.len() {
+    match config.client.cpus.len() {
         0 => platform::cpus(),
         count => count,
     }
@@ -63,7 +63,7 @@ pub fn cpus(config: &LoadConfig) -> usize {
 
 /// Returns the CPU of a thread, by its number, if the client has its own CPUs.
 pub fn cpu_of(config: &LoadConfig, thread: usize) -> Option<usize> {
-    config.cpus.get(thread % config.cpus.len().max(1)).copied()
+    config.client.cpus.get(thread % config.client.cpus.len().max(1)).copied()
 }
 
 pub fn start_thread<'scope, T: Send + 'scope>(

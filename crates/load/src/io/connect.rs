@@ -93,11 +93,11 @@ pub fn verify_again<P: ClientProtocol>(
 }
 
 fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
-    let timeout = Duration::from_nanos(config.timeout_ns);
+    let timeout = Duration::from_nanos(config.client.timeout_ns);
     let socket = match &config.target {
         Address::Ip(target) if config.datagrams => datagrams(*target)?,
         Address::Ip(target) => {
-            let socket = tcp(target, source, config.tcp_nodelay)?;
+            let socket = tcp(target, source, config.client.tcp_nodelay)?;
             // A reset at the end avoids TIME_WAIT, so the next trial finds the ports free.
             sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
             socket
@@ -176,7 +176,7 @@ impl<'a> Dialer<'a> {
                 Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
             }
         };
-        Ok(Self { target, sources, nodelay: config.tcp_nodelay, tls: Tls::of(config)? })
+        Ok(Self { target, sources, nodelay: config.client.tcp_nodelay, tls: Tls::of(config)? })
     }
 
     /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.

@@ -160,13 +160,12 @@ mod tests {
     fn config(connections: u32, requests: Option<u32>, rate_per_s: f64) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 600_000_000_000, cool_down_ns: 0 };
-        LoadConfig {
-            connections,
-            requests_per_connection: requests,
-            rate_per_s: Some(rate_per_s),
-            phases,
-            ..LoadConfig::new(([127, 0, 0, 1], 80), service)
-        }
+        LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| {
+            it.connections = connections;
+            it.requests_per_connection = requests;
+            it.rate_per_s = Some(rate_per_s);
+            it.phases = phases;
+        })
     }
 
     fn divide(config: &LoadConfig, time_wait_s: f64, sources: u8) -> Result<Vec<IpAddr>, String> {
@@ -178,10 +177,8 @@ mod tests {
     fn needed_ports_include_time_wait() {
         assert_eq!(needed(&config(400, None, 8_000.0), 60.0), 400.0);
         assert_eq!(needed(&config(400, Some(10), 8_000.0), 60.0), 48_400.0);
-        let short = LoadConfig {
-            phases: Phases { measure_ns: 3_000_000_000, ..config(1, None, 1.0).phases },
-            ..config(400, Some(1), 8_000.0)
-        };
+        let short = config(400, Some(1), 8_000.0)
+            .with(|it| it.phases = Phases { measure_ns: 3_000_000_000, ..config(1, None, 1.0).phases });
         assert_eq!(needed(&short, 60.0), 24_400.0, "a trial of 3 s has 3 s of TIME_WAIT");
     }
 
@@ -195,7 +192,7 @@ mod tests {
             "the only address provides all of its ports"
         );
         assert_eq!(divide(&config(400, Some(1), 8_000.0), 60.0, 250).unwrap().len(), 19);
-        let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(400, Some(1), 1.0) };
+        let closed = config(400, Some(1), 1.0).with(|it| (it.rate_per_s, it.schedule) = (None, Schedule::Closed));
         assert_eq!(divide(&closed, 60.0, 3).unwrap().len(), 3, "a closed loop with an unknown need uses all addresses");
     }
 

@@ -53,7 +53,7 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
             protocol,
             transport: config.transport(),
             may_end: config.requests_per_connection.is_some(),
-            timeout: Duration::from_nanos(config.timeout_ns),
+            timeout: Duration::from_nanos(config.client.timeout_ns),
             scratch: Vec::new(),
             inbox: Vec::with_capacity(INBOX_BYTES),
             under_way: Vec::new(),

@@ -39,14 +39,14 @@ pub fn run<P: ClientProtocol>(
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, mut sockets, sources, connect_ns, .. } = connected;
     let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
-    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let progress: Vec<Progress> = (0..config.client.clients).map(|_| Progress::default()).collect();
     let mut rest = sockets.as_mut_slice();
     let worker = |(number, progress)| {
-        let count = partition_indices(config.connections, config.clients, number).len();
+        let count = partition_indices(config.connections, config.client.clients, number).len();
         let sockets = rest.split_off_mut(..count).expect("each connection belongs to one client");
         Worker::new((clock, protocol, config), number, (sockets, dialer.as_ref()), progress)
     };
-    let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
+    let workers = (0..config.client.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;

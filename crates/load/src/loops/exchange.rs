@@ -202,8 +202,8 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         samples: u64,
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-        (0..config.client(number)).for_each(|_| random.jump());
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(config.client.seed);
+        (0..config.client_number(number)).for_each(|_| random.jump());
         Ok(Self {
             clock,
             protocol,
@@ -211,10 +211,10 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             recorder: Recorder::new(clock, config, samples, progress)?,
             think: config.think,
             slices: OwnSlices::default(),
-            number: driver::first_of(config.client(number)),
+            number: driver::first_of(config.client_number(number)),
             depth: config.pipeline,
             retry_ticks: clock.ticks(RETRY_NS),
-            timeout_ticks: clock.ticks(config.timeout_ns as f64),
+            timeout_ticks: clock.ticks(config.client.timeout_ns as f64),
             check_at: 0,
             inbox: Vec::with_capacity(READ_BYTES),
             taken_bytes: 0,

@@ -48,12 +48,12 @@ pub fn run(
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, sockets, connect_ns, .. } = connected;
-    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let progress: Vec<Progress> = (0..config.client.clients).map(|_| Progress::default()).collect();
     let worker = |(number, progress)| {
-        let sockets = &sockets[partition_indices(config.connections, config.clients, number)];
+        let sockets = &sockets[partition_indices(config.connections, config.client.clients, number)];
         Worker::new(clock, stream, config, sockets, progress)
     };
-    let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_>>, _>>()?;
+    let workers = (0..config.client.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_>>, _>>()?;
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;

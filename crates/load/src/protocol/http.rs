@@ -7,7 +7,7 @@ use wire::Address;
 use wire::http::client::{Request, Response, ResponseReader, Url};
 
 use super::{ClientProtocol, Reply, random_of};
-use crate::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
+use crate::config::{Body, ClientConfig, ExpectedStatus, HttpTarget, HttpTraffic};
 use crate::error::LoadError;
 use crate::result::Class;
 
@@ -119,15 +119,16 @@ impl Prepared {
 }
 
 impl Http {
-    pub fn new(traffic: &HttpTraffic, server: &Address, seed: u64) -> Result<Self, LoadError> {
-        if traffic.targets.is_empty() {
+    pub fn new(traffic: &HttpTraffic, client: &ClientConfig, server: &Address) -> Result<Self, LoadError> {
+        let is_wanted = |target: &&HttpTarget| client.path.as_ref().is_none_or(|path| *path == target.path);
+        let targets: Vec<&HttpTarget> = traffic.targets.iter().filter(is_wanted).collect();
+        if targets.is_empty() {
             return Err(LoadError::Config("workload.http: name at least one path".to_owned()));
         }
-        let authority = traffic.host.clone().unwrap_or_else(|| match server {
+        let authority = client.host.clone().unwrap_or_else(|| match server {
             Address::Ip(address) => address.to_string(),
             Address::Unix(_) => "localhost".to_owned(),
         });
-        let targets = &traffic.targets;
         let requests = targets.iter().map(|target| Prepared::new(traffic, target, &authority));
         let is_even = targets.iter().all(|target| target.weight == targets[0].weight);
         let sums = targets.iter().scan(0, |sum, target| {
@@ -135,7 +136,7 @@ impl Http {
             Some(*sum)
         });
         let weights = if is_even { Vec::new() } else { sums.collect() };
-        Ok(Self { requests: requests.collect::<Result<_, _>>()?, weights, seed })
+        Ok(Self { requests: requests.collect::<Result<_, _>>()?, weights, seed: client.seed })
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
     fn http_of(targets: Vec<HttpTarget>) -> Result<Http, LoadError> {
         let headers = vec![("X-Trace".to_owned(), "1".to_owned())];
         let traffic = HttpTraffic { headers, ..HttpTraffic::new(targets) };
-        Http::new(&traffic, &([127, 0, 0, 1], 80).into(), 7)
+        Http::new(&traffic, &ClientConfig { seed: 7, ..ClientConfig::default() }, &([127, 0, 0, 1], 80).into())
     }
 
     fn http(targets: &[(&str, Option<u64>)]) -> Http {

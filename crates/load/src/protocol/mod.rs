@@ -15,15 +15,15 @@ macro_rules! with_protocol {
     ($config:expr, |$protocol:ident| $body:expr) => {
         match (&$config.service, &$config.kv, &$config.http) {
             (wire::ServiceSpec::Kv { .. }, Some(traffic), _) => {
-                let $protocol = $crate::protocol::Kv::<wire::kv::client::Memcached>::new(traffic, $config.seed);
+                let $protocol = $crate::protocol::Kv::<wire::kv::client::Memcached>::new(traffic, $config.client.seed);
                 $body
             }
             (wire::ServiceSpec::Redis { .. }, Some(traffic), _) => {
-                let $protocol = $crate::protocol::Kv::<wire::redis::client::Resp>::new(traffic, $config.seed);
+                let $protocol = $crate::protocol::Kv::<wire::redis::client::Resp>::new(traffic, $config.client.seed);
                 $body
             }
             (wire::ServiceSpec::Http { .. }, _, Some(traffic)) => {
-                let $protocol = $crate::protocol::Http::new(traffic, &$config.target, $config.seed)?;
+                let $protocol = $crate::protocol::Http::new(traffic, &$config.client, &$config.target)?;
                 $body
             }
             (&wire::ServiceSpec::Stream(stream), ..) => {

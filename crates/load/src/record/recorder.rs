@@ -102,7 +102,7 @@ pub fn first_byte_ns(clock: &Clock, transaction: &Transaction) -> Option<i64> {
 pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
     let mut transactions = Vec::new();
     transactions.try_reserve_exact(count as usize).map_err(|_| LoadError::Memory {
-        requests: count * u64::from(config.clients),
+        requests: count * u64::from(config.client.clients),
         bytes: size_of::<Transaction>(),
     })?;
     Ok(transactions)

@@ -119,7 +119,7 @@ impl Joined {
 
 /// Returns the rounds of a trial in which a client paused.
 pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadResult>) -> BTreeSet<u64> {
-    let Some(slices) = config.slices else { return BTreeSet::new() };
+    let Some(slices) = config.client.slices else { return BTreeSet::new() };
     let window = config.window_ns();
     let round = |ns: i64| window.start.saturating_add_signed(ns) / slices.round_ns();
     reports.flat_map(|report| &report.pauses).flat_map(|pause| round(pause.start)..=round(pause.end)).collect()
@@ -128,7 +128,7 @@ pub fn rounds_with_pauses<'a>(config: &LoadConfig, reports: impl Iterator<Item =
 /// Returns the report of the measured parts, without the rounds in `left_out`. `report` and `samples` cover the whole window,
 /// including the guards; the samples that count are marked.
 pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], left_out: &BTreeSet<u64>) -> LoadResult {
-    let Some(slices) = config.slices else { return report };
+    let Some(slices) = config.client.slices else { return report };
     let window = config.window_ns();
     let all_rounds = (window.end - window.start) / slices.round_ns();
     let pauses = left_out.range(window.start / slices.round_ns()..window.end / slices.round_ns()).count() as u64;
@@ -228,12 +228,12 @@ mod tests {
         let phases = Phases { ramp_ns: 0, warm_up_ns: 10 * MS, measure_ns: 320 * MS, cool_down_ns: 0 };
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = LoadConfig::new(([127, 0, 0, 1], 80), service);
-        LoadConfig { slices: Some(slices), phases, rate_per_s: Some(1_000.0), ..config }
+        config.with(|it| (it.client.slices, it.phases, it.rate_per_s) = (Some(slices), phases, Some(1_000.0)))
     }
 
     /// One request per millisecond of the contestant's slices. Each takes a microsecond per millisecond since its slice began.
     fn samples(config: &LoadConfig) -> Vec<Sample> {
-        let slices = config.slices.unwrap();
+        let slices = config.client.slices.unwrap();
         let window = config.window_ns();
         let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
         let sample = |round: u64, at: u64| {
@@ -276,13 +276,13 @@ mod tests {
             [report.slices.unwrap().responses, report.completed_by_part.iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
-        assert_eq!(rates(&LoadConfig { rate_per_s: None, ..config }), [320; 2], "a closed loop has no plan");
+        assert_eq!(rates(&config.with(|it| it.rate_per_s = None)), [320; 2], "a closed loop has no plan");
     }
 
     #[test]
     fn closed_loop_is_compared_with_interactive_response_time_law() {
         let think = Think { mean_ns: 2 * MS, exponential: false };
-        let config = LoadConfig { rate_per_s: None, connections: 3, think, ..config() };
+        let config = config().with(|it| (it.rate_per_s, it.connections, it.think) = (None, 3, think));
         let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
         let report = LoadResult { closed: Some(closed), ..LoadResult::default() };
         // Three connections send every 3 ms: a response takes 1 ms, and the think time 2 ms.
@@ -295,9 +295,9 @@ mod tests {
         };
         assert_eq!(expected(&config, &samples), Some(256.0), "one for each millisecond");
         let sleepy = Think { mean_ns: 8 * MS, ..think };
-        let active = LoadConfig { connections: 6, active: 0.5, think: sleepy, ..config.clone() };
+        let active = config.clone().with(|it| (it.connections, it.active, it.think) = (6, 0.5, sleepy));
         assert!(expected(&active, &samples).is_some_and(|it| (it - 256.0 / 3.0).abs() < 1e-9));
-        assert_eq!(expected(&LoadConfig { pipeline: 2, ..config.clone() }, &samples), None);
+        assert_eq!(expected(&config.clone().with(|it| it.pipeline = 2), &samples), None);
         assert_eq!(expected(&config, &[]), Some(384.0), "at most one for each think time");
     }
 
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn report_without_slices_is_unchanged() {
-        let config = LoadConfig { slices: None, ..config() };
+        let config = config().with(|it| it.client.slices = None);
         let report = LoadResult { planned: 7, ..LoadResult::default() };
         assert_eq!(joined(&config, report, &mut [], &BTreeSet::new()).planned, 7);
     }

@@ -43,7 +43,7 @@ pub struct Tls {
 impl Tls {
     /// Returns the TLS of a configuration; `None` if its connections have none.
     pub fn of(config: &LoadConfig) -> Result<Option<Self>, LoadError> {
-        let Some(tls) = &config.tls else { return Ok(None) };
+        let Some(tls) = &config.client.tls else { return Ok(None) };
         // Only HTTP has a name for the negotiation of protocols.
         let protocols = config.http.iter().map(|_| b"http/1.1".to_vec()).collect();
         Self::new(tls, protocols).map(Some).map_err(|reason| LoadError::Config(format!("cannot use TLS: {reason}")))

@@ -25,7 +25,7 @@ pub struct OwnSlices {
 impl OwnSlices {
     /// The slices of a trial that begins at `start`.
     pub fn new(config: &LoadConfig, clock: &Clock, start: u64) -> Self {
-        let Some(slices) = config.slices else { return Self::default() };
+        let Some(slices) = config.client.slices else { return Self::default() };
         let rounds = config.window_ns().end / slices.round_ns();
         let starts = (0..rounds).map(|round| start + clock.ticks(slices.start_ns(round) as f64)).collect();
         Self { starts, ticks: clock.ticks(slices.slice_ns as f64), next: 0 }
@@ -99,7 +99,8 @@ mod tests {
         let slices = Slices { heat: 0, contestants: 3, contestant: 1, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 7 };
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 10, warm_up_ns: 10, measure_ns: 30, cool_down_ns: 0 };
-        let config = LoadConfig { slices: Some(slices), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+        let config = LoadConfig::new(([127, 0, 0, 1], 80), service)
+            .with(|it| (it.client.slices, it.phases) = (Some(slices), phases));
         (OwnSlices::new(&config, &clock, 1_000), (0..5).map(|round| 1_000 + slices.start_ns(round)).collect())
     }
 

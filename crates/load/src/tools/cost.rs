@@ -35,8 +35,8 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let target = listener.local_addr().map_err(failed)?;
     let service = ServiceSpec::Fixed { request_bytes: BYTES, response_bytes: BYTES };
-    let config = LoadConfig { timestamps, ..LoadConfig::new(target, service) };
-    let clock = Clock::calibrate(config.clock)?;
+    let config = LoadConfig::new(target, service).with(|it| it.client.timestamps = timestamps);
+    let clock = Clock::calibrate(config.client.clock)?;
 
     let (mut sockets, mut peers): (Vec<OwnedFd>, _) = (Vec::new(), Vec::new());
     for _ in 0..CONNECTIONS {

@@ -338,7 +338,7 @@ impl<'a> Crowd<'a> {
             inputs: Inputs::of(&config.service),
             clients: manners.map(|manner| Client::new(manner)).collect(),
             number: 0,
-            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            random: Xoshiro256PlusPlus::seed_from_u64(config.client.seed),
             tally: Tally::default(),
             inbox: vec![0; READ_BYTES_MAX],
         })
@@ -471,7 +471,7 @@ mod tests {
     fn client_takes_one_action_at_a_time_and_reconnects() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let service = ServiceSpec::Http { folder: None };
-        let config = LoadConfig { connections: 2, ..LoadConfig::new(listener.local_addr().unwrap(), service.clone()) };
+        let config = LoadConfig::new(listener.local_addr().unwrap(), service.clone()).with(|it| it.connections = 2);
         let manners = ["half", "garbage"].map(|name| manner(name).unwrap());
         let mut crowd = Crowd::new(&config, &[], &manners).unwrap();
         crowd.act_all();

@@ -81,32 +81,33 @@ fn await_request(stream: &TcpStream, patience: Duration) -> Option<()> {
 }
 
 fn closed(target: SocketAddr, requests: u32) -> LoadConfig {
-    LoadConfig {
-        connections: 5,
-        requests_per_connection: Some(requests),
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
-        timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(target, server::service())
-    }
+    LoadConfig::new(target, server::service()).with(|it| {
+        it.connections = 5;
+        it.requests_per_connection = Some(requests);
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases =
+            Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 };
+        it.client.timeout_ns = 60_000_000_000;
+    })
 }
 
 /// Creates an open loop of sessions with 600 requests per second.
 fn open(target: SocketAddr, requests: u32) -> LoadConfig {
-    let mut config = LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target, requests) };
+    let mut config =
+        closed(target, requests).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Constant, Some(600.0)));
     config.phases = Phases { ramp_ns: 0, measure_ns: 300_000_000, ..config.phases };
     config
 }
 
 /// Extends the window for a busy machine.
 fn for_long(config: LoadConfig) -> LoadConfig {
-    LoadConfig { phases: Phases { measure_ns: 2_000_000_000, ..config.phases }, ..config }
+    config.with(|it| it.phases.measure_ns = 2_000_000_000)
 }
 
 fn over_http(config: LoadConfig) -> LoadConfig {
     let http = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
-    LoadConfig { service: ServiceSpec::Http { folder: None }, http: Some(http), ..config }
+    config.with(|it| (it.service, it.http) = (ServiceSpec::Http { folder: None }, Some(http)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -117,7 +118,7 @@ fn run(config: &LoadConfig) -> Outcome {
 fn closed_loop_replaces_connections() {
     for (requests, clients) in [(1, 1), (7, 2)] {
         let (target, seen) = server(honest);
-        let config = for_long(LoadConfig { clients, ..closed(target, requests) });
+        let config = for_long(closed(target, requests).with(|it| it.client.clients = clients));
         let Outcome { report, samples, connections } = run(&config);
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(connections.is_empty(), "all connections are closed");
@@ -148,7 +149,8 @@ fn closed_loop_replaces_connections() {
 fn sessions_follow_the_schedule() {
     for (requests, clients) in [(1, 1), (6, 1), (6, 2)] {
         let (target, seen) = server(honest);
-        let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, requests) });
+        let Outcome { report, samples, connections } =
+            run(&open(target, requests).with(|it| it.client.clients = clients));
         assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
         // 180 requests in 180 / requests sessions, plus the connection that verified the server.
         assert_eq!(seen.accepted.load(SeqCst), 180 / requests + 1);
@@ -192,7 +194,7 @@ fn excess_sessions_wait_for_a_connection() {
         counted.lock().unwrap().0 -= 1;
         stream.write_all(&[0; RESPONSE]).ok()
     });
-    let Outcome { report, .. } = run(&LoadConfig { connections: 2, ..open(target, 1) });
+    let Outcome { report, .. } = run(&open(target, 1).with(|it| it.connections = 2));
     assert_eq!((report.completed, report.errors.total()), (180, 0), "no request is dropped: {:?}", report.errors);
     assert_eq!(*asked.lock().unwrap(), (0, 2), "current and highest number of requests in service");
     assert!(report.churn.unwrap().waited > 100);
@@ -216,7 +218,8 @@ fn unbegun_sessions_count_as_planned() {
     for clients in [1, 2] {
         // A cool-down with time for at most one response.
         let phases = Phases { cool_down_ns: 20_000_000, ..for_long(open(target, 3)).phases };
-        let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
+        let config =
+            open(target, 3).with(|it| (it.connections, it.client.clients, it.phases) = (clients, clients, phases));
         let report = run(&config).report;
         // The remaining requests of a session that runs at the end of the window are due after it.
         let rest = u64::from(2 * clients);
@@ -288,7 +291,7 @@ fn failures_are_counted_by_class() {
     // The connection that verifies the server has the same timeout.
     let base = closed(target, 2);
     let started = Instant::now();
-    let report = run(&for_long(LoadConfig { timeout_ns: 2_000_000_000, ..base })).report;
+    let report = run(&for_long(base.with(|it| it.client.timeout_ns = 2_000_000_000))).report;
     assert!(report.errors.timeout > 0 && report.errors.timeout == report.errors.total(), "{:?}", report.errors);
     assert!(started.elapsed() < Duration::from_secs(40), "the load ends before the cool-down does");
     seen.all_ended();
@@ -311,7 +314,7 @@ fn failures_are_counted_by_class() {
 fn short_lived_connections_have_think_times() {
     let (target, seen) = server(honest);
     let think = Think { mean_ns: 10_000_000, exponential: false };
-    let Outcome { report, connections, .. } = run(&LoadConfig { think, ..closed(target, 2) });
+    let Outcome { report, connections, .. } = run(&closed(target, 2).with(|it| it.think = think));
     assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
     // Five connections with 10 ms between requests.
     assert!(report.rate_achieved_per_s <= 525.0, "{}", report.rate_achieved_per_s);
@@ -324,7 +327,7 @@ fn thinking_connection_ended_by_server_is_replaced_after_pause() {
     let (target, _) =
         server(move |stream, number| await_request(stream, patience).and_then(|()| honest(stream, number)));
     let think = Think { mean_ns: 50_000_000, exponential: false };
-    let config = LoadConfig { connections: 10, think, ..closed(target, 1_000) };
+    let config = closed(target, 1_000).with(|it| (it.connections, it.think) = (10, think));
     let Outcome { report, samples, .. } = run(&for_long(config));
     let errors = report.errors;
     // A client that waits for a CPU may write before it reads the end of the connection.
@@ -369,7 +372,7 @@ fn window_end_waits_for_connections_in_progress() {
     let verify = |target: wire::Address| {
         let base = closed(([127, 0, 0, 1], 1).into(), 1);
         let phases = Phases { ramp_ns: 0, ..base.phases };
-        let Outcome { report, samples, .. } = run(&LoadConfig { target, phases, ..base });
+        let Outcome { report, samples, .. } = run(&base.with(|it| (it.target, it.phases) = (target, phases)));
         assert_eq!((report.errors.total(), report.completed), (0, 5), "{:?}", report.errors);
         assert!(
             samples.iter().all(|it| it.complete_ns > 200_000_000),
@@ -406,14 +409,14 @@ fn address_without_ports_is_skipped() {
         vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
         let (target, seen) = server(honest);
-        let report = run(&for_long(LoadConfig { sources: sources.clone(), ..config(target, 2) })).report;
+        let report = run(&for_long(config(target, 2).with(|it| it.sources = sources.clone()))).report;
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0);
         seen.all_ended();
-        let staying = LoadConfig { requests_per_connection: None, sources: sources.clone(), ..config(target, 1) };
+        let staying = config(target, 1).with(|it| (it.requests_per_connection, it.sources) = (None, sources.clone()));
         assert_eq!(run(&staying).report.errors.total(), 0);
         // Without a usable address, the load fails.
-        let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };
+        let none = staying.with(|it| it.sources = sources[..1].to_vec());
         let error = muxbench_load::run(&none, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Connect { class: "no-addresses", .. }), "{error}");
     }

@@ -35,18 +35,17 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
 }
 
 fn config(target: impl Into<Address>) -> LoadConfig {
-    LoadConfig {
-        connections: 10,
-        rate_per_s: Some(600.0),
-        phases: Phases {
+    LoadConfig::new(target, service()).with(|it| {
+        it.connections = 10;
+        it.rate_per_s = Some(600.0);
+        it.phases = Phases {
             ramp_ns: 50_000_000,
             warm_up_ns: 50_000_000,
             measure_ns: 300_000_000,
             cool_down_ns: 60_000_000_000,
-        },
-        timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(target, service())
-    }
+        };
+        it.client.timeout_ns = 60_000_000_000;
+    })
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -56,7 +55,7 @@ fn run(config: &LoadConfig) -> Outcome {
 #[test]
 fn sockets_have_the_chosen_nodelay() {
     for tcp_nodelay in [true, false] {
-        let config = LoadConfig { tcp_nodelay, ..config(server(answer_all)) };
+        let config = config(server(answer_all)).with(|it| it.client.tcp_nodelay = tcp_nodelay);
         let connections = run(&config).connections;
         assert_eq!(connections.len(), 10);
         assert!(connections.iter().all(|it| sockopt::tcp_nodelay(it).unwrap() == tcp_nodelay), "{tcp_nodelay}");
@@ -69,7 +68,8 @@ fn every_role_and_pacing_completes_all_requests() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for pacing in [Pacing::Yield, Pacing::Spin, Pacing::SleepSpin, Pacing::Auto] {
             for clients in [1, 3] {
-                let config = LoadConfig { roles, pacing, clients, ..config(target) };
+                let config = config(target)
+                    .with(|it| (it.client.roles, it.client.pacing, it.client.clients) = (roles, pacing, clients));
                 let Outcome { report, samples, .. } = run(&config);
                 let what = format!("{roles:?} {pacing:?} {clients}: {report:?}");
                 assert_eq!(report.errors.total(), 0, "{what}");
@@ -90,11 +90,12 @@ fn every_role_and_pacing_completes_all_requests() {
 fn window_lasts_as_long_as_its_profile() {
     let target = server(answer_all);
     let segments = vec![Segment::hold(600.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
-    let mut config = LoadConfig { rate_per_s: Some(120.0), profile: Some(RateProfile { segments }), ..config(target) };
+    let mut config =
+        config(target).with(|it| (it.rate_per_s, it.profile) = (Some(120.0), Some(RateProfile { segments })));
     config.phases.measure_ns = 500_000_000;
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let started = Instant::now();
-        let Outcome { report, .. } = run(&LoadConfig { roles, ..config.clone() });
+        let Outcome { report, .. } = run(&config.clone().with(|it| it.client.roles = roles));
         assert!(started.elapsed() >= Duration::from_millis(600), "{roles:?}: {:?}", started.elapsed());
         assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
     }
@@ -109,7 +110,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
             Some(RESPONSE)
         });
     });
-    let mut config = LoadConfig { connections: 1, ..config(target) };
+    let mut config = config(target).with(|it| it.connections = 1);
     // Long enough for a machine that is busy for part of the window.
     config.phases.measure_ns = 1_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
@@ -162,7 +163,7 @@ fn load_does_not_wait_for_requests_of_failed_connections() {
     let target =
         server(|stream| answer(stream, |number| (number < 3).then_some(if number < 2 { RESPONSE } else { 1 })));
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        let mut config = LoadConfig { roles, ..config(target) };
+        let mut config = config(target).with(|it| it.client.roles = roles);
         config.phases.cool_down_ns = 60_000_000_000;
         let started = Instant::now();
         let Outcome { report, .. } = run(&config);
@@ -177,7 +178,7 @@ fn overloaded_client_ends_after_the_cool_down() {
     let target = server(answer_all);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns per request: less than two readings of the clock.
-        let mut config = LoadConfig { roles, rate_per_s: Some(50_000_000.0), ..config(target) };
+        let mut config = config(target).with(|it| (it.client.roles, it.rate_per_s) = (roles, Some(50_000_000.0)));
         config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 50_000_000, cool_down_ns: 10_000_000 };
         let Outcome { report, .. } = run(&config);
         assert!(report.sent < report.planned);
@@ -202,7 +203,7 @@ fn unread_requests_do_not_delay_the_schedule() {
         thread::sleep(Duration::from_secs(20));
     });
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        let mut config = LoadConfig { connections: 2, roles, ..config(target) };
+        let mut config = config(target).with(|it| (it.connections, it.client.roles) = (2, roles));
         config.service = ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: RESPONSE as u32 };
         config.phases.cool_down_ns = 2_000_000_000;
         let Outcome { report, .. } = run(&config);
@@ -224,7 +225,8 @@ fn refused_connection_is_reported() {
 #[test]
 fn silent_server_fails_before_the_ramp() {
     let target = server(|_| thread::sleep(Duration::from_secs(20)));
-    let error = muxbench_load::run(&LoadConfig { timeout_ns: 100_000_000, ..config(target) }, &mut |_| ()).unwrap_err();
+    let error =
+        muxbench_load::run(&config(target).with(|it| it.client.timeout_ns = 100_000_000), &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "timeout", .. }), "{error}");
 }
 
@@ -267,7 +269,7 @@ fn invalid_configuration_is_rejected_before_connecting() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let base = config(listener.local_addr().unwrap());
-    for wrong in [LoadConfig { clients: 0, ..base.clone() }, LoadConfig { cpus: vec![1023], ..base }] {
+    for wrong in [base.clone().with(|it| it.client.clients = 0), base.with(|it| it.client.cpus = vec![1023])] {
         assert!(matches!(muxbench_load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     }
@@ -286,7 +288,13 @@ fn kernel_timestamps_lie_between_client_timestamps() {
             let timestamps = Timestamps::Kernel;
             let base = config(reflector.address().clone());
             // With many connections, hardly any has two responses to read at once.
-            let config = LoadConfig { connections: 400, datagrams, roles, clients, timestamps, ..base };
+            let config = base.with(|it| {
+                it.connections = 400;
+                it.datagrams = datagrams;
+                it.client.roles = roles;
+                it.client.clients = clients;
+                it.client.timestamps = timestamps;
+            });
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
             let kernel = report.kernel.unwrap();
@@ -330,7 +338,8 @@ fn known_delay_is_part_of_the_measured_time() {
         let hold = Duration::from_millis(2);
         let reflector = Reflector::start(transport, &service(), None, move || hold).unwrap();
         let datagrams = transport == Transport::Udp;
-        let Outcome { report, samples, .. } = run(&LoadConfig { datagrams, ..config(reflector.address().clone()) });
+        let Outcome { report, samples, .. } =
+            run(&config(reflector.address().clone()).with(|it| it.datagrams = datagrams));
         assert_eq!(report.transport, transport);
         assert_eq!((report.completed, report.errors.total()), (180, 0));
         assert!(samples.iter().all(|sample| sample.complete_ns - sample.sent_ns >= 2_000_000));
@@ -345,7 +354,7 @@ fn closed_port_refuses_datagrams() {
     let held = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = held.local_addr().unwrap();
     held.connect(nobody).unwrap();
-    let config = LoadConfig { datagrams: true, ..config(nobody) };
+    let config = config(nobody).with(|it| it.datagrams = true);
     let Err(error @ LoadError::Connect { .. }) = muxbench_load::run(&config, &mut |_| ()) else { panic!() };
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -354,7 +363,12 @@ fn closed_port_refuses_datagrams() {
 fn seed_determines_the_active_connections() {
     let target = server(answer_all);
     let used = |active, popularity, seed| {
-        let config = LoadConfig { active, popularity, seed, schedule: Schedule::Constant, ..config(target) };
+        let config = config(target).with(|it| {
+            it.active = active;
+            it.popularity = popularity;
+            it.client.seed = seed;
+            it.schedule = Schedule::Constant;
+        });
         let mut used: Vec<u32> = run(&config).samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();
         used.dedup();
@@ -378,7 +392,8 @@ fn unix_socket_completes_all_requests() {
     let reflector = Reflector::start(Transport::Unix, &service(), None, || Duration::ZERO).unwrap();
     let config = config(reflector.address().clone());
     for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
-        let Outcome { report, .. } = run(&LoadConfig { roles, clients, ..config.clone() });
+        let Outcome { report, .. } =
+            run(&config.clone().with(|it| (it.client.roles, it.client.clients) = (roles, clients)));
         assert_eq!((report.completed, report.errors.total()), (180, 0), "{roles:?}: {report:?}");
         assert_eq!(report.transport, Transport::Unix);
     }
@@ -408,11 +423,11 @@ fn connection_waits_for_full_backlog_then_gives_up() {
     // The backlog has room for two connections.
     rustix::net::listen(&listener, 1).unwrap();
     let target = Address::unix(path.clone()).unwrap();
-    let few = LoadConfig { timeout_ns: 100_000_000, ..config(target.clone()) };
+    let few = config(target.clone()).with(|it| it.client.timeout_ns = 100_000_000);
     let error = muxbench_load::run(&few, &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "timeout", number: 3, .. }), "{error}");
 
-    let patient = LoadConfig { timeout_ns: 20_000_000_000, ..config(target) };
+    let patient = config(target).with(|it| it.client.timeout_ns = 20_000_000_000);
     let serving = thread::spawn(move || {
         // The clients now wait in connect(2).
         thread::sleep(Duration::from_millis(50));

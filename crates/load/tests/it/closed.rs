@@ -50,19 +50,19 @@ fn honest(limit: u32) -> SocketAddr {
 }
 
 fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
-    LoadConfig {
-        connections: 10,
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
-        timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(target, service)
-    }
+    LoadConfig::new(target, service).with(|it| {
+        it.connections = 10;
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases =
+            Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 };
+        it.client.timeout_ns = 60_000_000_000;
+    })
 }
 
 /// Extends the window, so that a busy machine serves every connection in it.
 fn for_long(config: LoadConfig) -> LoadConfig {
-    LoadConfig { phases: Phases { measure_ns: 2_000_000_000, ..config.phases }, ..config }
+    config.with(|it| it.phases.measure_ns = 2_000_000_000)
 }
 
 fn fixed(target: SocketAddr) -> LoadConfig {
@@ -78,12 +78,12 @@ fn kv(target: SocketAddr) -> LoadConfig {
         keys: Popularity::Zipf { exponent: 0.99 },
     };
     let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
-    LoadConfig { kv: Some(traffic), ..closed(target, service) }
+    closed(target, service).with(|it| it.kv = Some(traffic))
 }
 
 /// Converts a load to an open loop with 600 requests per second.
 fn open(config: LoadConfig) -> LoadConfig {
-    LoadConfig { schedule: Schedule::SlotRandom, rate_per_s: Some(600.0), ..config }
+    config.with(|it| (it.schedule, it.rate_per_s) = (Schedule::SlotRandom, Some(600.0)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -109,7 +109,7 @@ fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
 #[test]
 fn pipeline_sends_several_requests_at_once() {
     for config in [fixed(honest(u32::MAX)), kv(store(|_| ()))] {
-        let Outcome { report, samples, .. } = run(&LoadConfig { pipeline: 4, ..for_long(config) });
+        let Outcome { report, samples, .. } = run(&for_long(config).with(|it| it.pipeline = 4));
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         let mut batches = BTreeMap::<(u32, i64), u32>::new();
         samples.iter().for_each(|it| *batches.entry((it.connection, it.sent_ns)).or_default() += 1);
@@ -120,7 +120,7 @@ fn pipeline_sends_several_requests_at_once() {
 #[test]
 fn pipeline_loses_all_outstanding_requests() {
     // After the request that verifies the connection, one batch has all responses, and the next one has only the first.
-    let failing = run(&LoadConfig { pipeline: 4, ..fixed(honest(6)) });
+    let failing = run(&fixed(honest(6)).with(|it| it.pipeline = 4));
     assert_eq!(failing.report.errors.total(), 30, "{:?}", failing.report.errors);
 }
 
@@ -128,7 +128,8 @@ fn pipeline_loses_all_outstanding_requests() {
 fn each_connection_has_one_request_outstanding() {
     let target = honest(u32::MAX);
     for clients in [1, 3] {
-        let Outcome { report, samples, connections } = run(&for_long(LoadConfig { clients, ..fixed(target) }));
+        let Outcome { report, samples, connections } =
+            run(&for_long(fixed(target).with(|it| it.client.clients = clients)));
         assert_eq!((report.errors.total(), connections.len()), (0, 10), "{:?}", report.errors);
         assert_eq!((report.planned, report.completed), (samples.len() as u64, samples.len() as u64));
         assert_eq!((report.rate_asked_per_s, report.pacing, report.fit.is_none()), (None, None, true));
@@ -154,7 +155,7 @@ fn response_beyond_the_timeout_ends_its_connection() {
         let _ = (0..2).try_for_each(|_| answer_one(&mut stream));
         while let Ok(1..) = stream.read(&mut [0; 1024]) {}
     });
-    let report = run(&LoadConfig { timeout_ns: 1_000_000_000, ..fixed(target) }).report;
+    let report = run(&fixed(target).with(|it| it.client.timeout_ns = 1_000_000_000)).report;
     assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);
     assert_eq!(report.outstanding.after_cool_down, 0, "the trial does not wait for its cool-down of a minute");
 }
@@ -164,7 +165,8 @@ fn connections_think_between_transactions() {
     let target = honest(u32::MAX);
     for exponential in [false, true] {
         let think = Think { mean_ns: 10_000_000, exponential };
-        let Outcome { report, samples, .. } = run(&for_long(LoadConfig { think, clients: 2, ..fixed(target) }));
+        let Outcome { report, samples, .. } =
+            run(&for_long(fixed(target).with(|it| (it.think, it.client.clients) = (think, 2))));
         assert_eq!(report.errors.total(), 0);
         assert_closed(&samples, 10, if exponential { 0 } else { 10_000_000 });
         // Ten connections with a think time of 10 ms send at most a thousand requests per second; random times allow a few
@@ -241,7 +243,8 @@ fn open_loop_verifies_responses_of_a_store() {
     let target = store(|_| ());
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for timestamps in [Timestamps::Client, Timestamps::Kernel] {
-            let config = LoadConfig { roles, timestamps, clients: 2, ..open(kv(target)) };
+            let config = open(kv(target))
+                .with(|it| (it.client.roles, it.client.timestamps, it.client.clients) = (roles, timestamps, 2));
             let Outcome { report, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
             // Requests differ in length. Each has a timestamp, except for those that a late client wrote into one packet.
@@ -292,7 +295,8 @@ fn requests_larger_than_the_socket_buffer_arrive_whole() {
         keys: Popularity::Uniform,
     };
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        let config = LoadConfig { connections: 1, kv: Some(traffic.clone()), roles, ..open(kv(target)) };
+        let config =
+            open(kv(target)).with(|it| (it.connections, it.kv, it.client.roles) = (1, Some(traffic.clone()), roles));
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
         assert!(report.service.distribution.max_ns > 50_000_000, "service time includes the wait for the socket");
@@ -364,7 +368,7 @@ fn partly_accepted_requests_arrive_whole() {
         }
     });
     let service = ServiceSpec::Fixed { request_bytes: request_bytes as u32, response_bytes: 1 };
-    let mut config = LoadConfig { connections: 2, ..closed(target, service) };
+    let mut config = closed(target, service).with(|it| it.connections = 2);
     // Long enough for one transaction per connection in the window, even on a busy machine.
     config.phases.measure_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
@@ -393,7 +397,7 @@ fn same_seed_sends_same_requests() {
                 }
             }
         });
-        run(&for_long(LoadConfig { connections: 1, seed, ..kv(target) }));
+        run(&for_long(kv(target).with(|it| (it.connections, it.client.seed) = (1, seed))));
         let mut requested = (0..2_101)
             .map(|_| receiver.recv_timeout(Duration::from_secs(30)).expect("the server gets enough requests"));
         requested.by_ref().take(2_001).for_each(drop);

@@ -71,15 +71,16 @@ impl Drop for Server {
 /// 200 requests in half a second.
 fn config(ports: Ports) -> LoadConfig {
     let service = ServiceSpec::Udp { ports: ports.count(), request_bytes: REQUEST, response_bytes: RESPONSE };
-    LoadConfig {
-        connections: ports.count(),
-        ports: Some(ports),
-        rate_per_s: Some(400.0),
+    LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| {
+        it.connections = ports.count();
+        it.ports = Some(ports);
+        it.rate_per_s = Some(400.0);
+
         // The client uses the whole cool-down only if a datagram is lost.
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 2_000_000_000 },
-        timeout_ns: 10_000_000_000,
-        ..LoadConfig::new(([127, 0, 0, 1], 0), service)
-    }
+
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 2_000_000_000 };
+        it.client.timeout_ns = 10_000_000_000;
+    })
 }
 
 fn run(config: &LoadConfig) -> (LoadResult, Vec<Sample>) {
@@ -95,7 +96,8 @@ fn honest(_: Option<u64>, response: Vec<u8>) -> Replies {
 fn all_requests_are_answered() {
     for (clients, pacing) in [(1, Pacing::SleepSpin), (2, Pacing::Yield), (4, Pacing::SleepSpin)] {
         let server = Server::start(honest);
-        let (report, samples) = run(&LoadConfig { clients, pacing, ..server.config() });
+        let (report, samples) =
+            run(&server.config().with(|it| (it.client.clients, it.client.pacing) = (clients, pacing)));
         assert_eq!((report.planned, report.sent, report.completed), (200, 200, 200));
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         let datagrams = report.datagrams.unwrap();
@@ -119,7 +121,7 @@ fn window_of_datagrams_lasts_as_long_as_its_profile() {
     let server = Server::start(honest);
     let segments = vec![Segment::hold(1_000.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
     let started = Instant::now();
-    let (report, _) = run(&LoadConfig { profile: Some(RateProfile { segments }), ..server.config() });
+    let (report, _) = run(&server.config().with(|it| it.profile = Some(RateProfile { segments })));
     assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
     assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
 }
@@ -147,10 +149,12 @@ fn late_response_is_lost() {
         vec![response]
     });
     let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 10_000_000_000 };
-    let slow = LoadConfig { rate_per_s: Some(40.0), phases, timeout_ns: 1_500_000_000, ..server.config() };
+    let slow = server
+        .config()
+        .with(|it| (it.rate_per_s, it.phases, it.client.timeout_ns) = (Some(40.0), phases, 1_500_000_000));
     let (report, _) = run(&slow);
     assert_eq!((report.completed, report.datagrams.unwrap().lost), (0, 4));
-    let (report, _) = run(&LoadConfig { timeout_ns: 10_000_000_000, ..slow });
+    let (report, _) = run(&slow.with(|it| it.client.timeout_ns = 10_000_000_000));
     assert_eq!((report.completed, report.datagrams.unwrap().lost), (4, 0));
 }
 
@@ -242,7 +246,7 @@ fn closed_port_is_unreachable() {
     let config = config(Ports::list(&ports));
     // Time for the ports to close before the window.
     let phases = Phases { warm_up_ns: 2_000_000_000, ..config.phases };
-    let (report, samples) = run(&LoadConfig { phases, ..config });
+    let (report, samples) = run(&config.with(|it| it.phases = phases));
     let to_closed = samples.iter().filter(|it| it.connection % 2 == 1).count() as u64;
     assert!(to_closed > 50, "{to_closed}");
     assert_eq!(report.completed, 200 - to_closed);
@@ -256,7 +260,7 @@ fn closed_port_is_unreachable() {
 fn silent_or_closed_port_is_named_before_the_start() {
     let silent = Server::start(|_, _| vec![]);
     let error =
-        muxbench_load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();
+        muxbench_load::run(&silent.config().with(|it| it.client.timeout_ns = 300_000_000), &mut |_| ()).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {

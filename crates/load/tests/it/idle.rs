@@ -49,7 +49,8 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
 fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleResult {
     let (target, signal, is_done) = server(meanwhile);
     let timeout_ns = timeout.as_nanos() as u64;
-    let config = LoadConfig { connections: CONNECTIONS, timeout_ns, ..LoadConfig::new(target, service()) };
+    let config = LoadConfig::new(target, service())
+        .with(|it| (it.connections, it.client.timeout_ns) = (CONNECTIONS, timeout_ns));
     let mut held = 0;
     let report = idle::hold(
         &config,

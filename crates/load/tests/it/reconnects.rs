@@ -17,20 +17,19 @@ use crate::server::{http, reserve_port, server};
 
 fn closed(target: Address) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
-    LoadConfig {
-        connections: 5,
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 60_000_000_000 },
-        timeout_ns: 60_000_000_000,
-        http: Some(traffic),
-        ..LoadConfig::new(target, ServiceSpec::Http { folder: None })
-    }
+    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
+        it.connections = 5;
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 60_000_000_000 };
+        it.client.timeout_ns = 60_000_000_000;
+        it.http = Some(traffic);
+    })
 }
 
 /// Creates an open loop with 600 requests per second.
 fn open(target: Address) -> LoadConfig {
-    LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target) }
+    closed(target).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Constant, Some(600.0)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -84,7 +83,8 @@ fn open_loop_sends_unanswered_requests_again() {
     });
     for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
         unread.store(0, SeqCst);
-        let Outcome { report, samples, connections } = run(&LoadConfig { roles, clients, ..open(target.into()) });
+        let Outcome { report, samples, connections } =
+            run(&open(target.into()).with(|it| (it.client.roles, it.client.clients) = (roles, clients)));
         assert_eq!((report.errors, connections.len()), (Errors::default(), 5));
         assert_eq!((report.planned, report.completed), (1_200, 1_200));
         let (again, reconnects) = (unread.load(SeqCst), report.http.unwrap().reconnects);
@@ -107,13 +107,13 @@ fn reconnects_continue_between_slices() {
     };
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let (target, _) = closing(3);
-        let report = run(&LoadConfig { slices: Some(slices), roles, ..open(target) }).report;
+        let report = run(&open(target).with(|it| (it.client.slices, it.client.roles) = (Some(slices), roles))).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.planned));
         assert!(report.http.unwrap().reconnects > 100);
     }
     for pipeline in [1, 7] {
         let (target, _) = closing(3);
-        let report = run(&LoadConfig { slices: Some(slices), pipeline, ..closed(target) }).report;
+        let report = run(&closed(target).with(|it| (it.client.slices, it.pipeline) = (Some(slices), pipeline))).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.sent));
         assert!(report.http.unwrap().reconnects > 5);
     }
@@ -124,7 +124,7 @@ fn reconnects_continue_between_slices() {
 fn requests_with_retries_wait_for_a_reconnect() {
     let (target, _) = closing(2);
     let request_timeout = Some(RequestTimeout { timeout_ns: 30_000_000_000, retries: 2, retry_budget: None });
-    let report = run(&LoadConfig { connections: 1, request_timeout, ..open(target) }).report;
+    let report = run(&open(target).with(|it| (it.connections, it.request_timeout) = (1, request_timeout))).report;
     let goodput = report.goodput.unwrap();
     assert_eq!((report.errors, report.completed), (Errors::default(), 1_200));
     assert_eq!((goodput.timeouts, goodput.retries), (0, 0));
@@ -138,7 +138,7 @@ fn kernel_timestamps_continue_on_the_next_connection() {
     use muxbench_load::config::Timestamps;
 
     let (target, _) = closing(3);
-    let Outcome { report, samples, .. } = run(&LoadConfig { timestamps: Timestamps::Kernel, ..open(target) });
+    let Outcome { report, samples, .. } = run(&open(target).with(|it| it.client.timestamps = Timestamps::Kernel));
     assert_eq!((report.errors, report.completed), (Errors::default(), 1_200));
     // A first connection has two of them.
     let stamped: Vec<&Sample> = samples.iter().filter(|it| it.driver_ns != Sample::NEVER).collect();
@@ -173,7 +173,7 @@ fn client_reconnects_over_unix_sockets() {
 fn closed_loop_sends_the_rest_of_a_pipeline_again() {
     for pipeline in [2, 7] {
         let (target, _) = closing(3);
-        let report = run(&LoadConfig { pipeline, ..closed(target) }).report;
+        let report = run(&closed(target).with(|it| it.pipeline = pipeline)).report;
         let http = report.http.unwrap();
         assert_eq!((report.errors, http.statuses[&200]), (Errors::default(), report.completed));
         assert!(http.reconnects > 5 && report.completed <= 10 + 3 * http.reconnects, "{}", http.reconnects);

@@ -46,7 +46,13 @@ fn replay(config: LoadConfig) -> (LoadConfig, Vec<Arrival>) {
     };
     let rate_per_s = Some(trace.rate_per_s());
     let timeout_ns = 60_000_000_000;
-    let config = LoadConfig { connections: 10, rate_per_s, phases, timeout_ns, trace: Some(trace), ..config };
+    let config = config.with(|it| {
+        it.connections = 10;
+        it.rate_per_s = rate_per_s;
+        it.phases = phases;
+        it.client.timeout_ns = timeout_ns;
+        it.trace = Some(trace);
+    });
     (config, (0..200).map(arrival).collect())
 }
 
@@ -58,7 +64,8 @@ fn run(config: &LoadConfig, arrivals: &[Arrival]) -> Result<Outcome, LoadError> 
 fn each_client_sends_its_share_at_the_recorded_times() {
     let (config, arrivals) = replay(LoadConfig::new(server(answer_all), service()));
     for clients in [1, 3] {
-        let Outcome { report, samples, .. } = run(&LoadConfig { clients, ..config.clone() }, &arrivals).unwrap();
+        let Outcome { report, samples, .. } =
+            run(&config.clone().with(|it| it.client.clients = clients), &arrivals).unwrap();
         assert_eq!((report.planned, report.completed, report.errors.total()), (200, 200, 0), "{report:?}");
         assert_eq!(report.planned_by_part.unwrap().iter().sum::<u64>(), 200);
         assert!(report.fit.is_some(), "the sends are tested against the recorded times");
@@ -76,13 +83,13 @@ fn recorded_connections_are_used_over_all_clients() {
     }
     config.trace.as_mut().unwrap().has_connections = true;
     for clients in [1, 4] {
-        let Outcome { samples, .. } = run(&LoadConfig { clients, ..config.clone() }, &arrivals).unwrap();
+        let Outcome { samples, .. } = run(&config.clone().with(|it| it.client.clients = clients), &arrivals).unwrap();
         let used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
         let expected: Vec<u32> = (0..200).map(|number| number * 7 % 10).collect();
         assert_eq!(used, expected, "{clients} clients");
     }
     // Two processes divide the connections. For each, those of the other are idle ones, as on a host with two workers.
-    let mut parts = LoadConfig { processes: 2, ..config }.parts();
+    let mut parts = config.with(|it| it.client.processes = 2).parts();
     parts.iter_mut().for_each(|part| part.idle = 5);
     let counts: Vec<usize> = parts.iter().map(|part| run(part, &arrivals).unwrap().samples.len()).collect();
     assert_eq!(counts.iter().sum::<usize>(), 200);
@@ -108,7 +115,7 @@ fn recorded_sizes_select_the_requests() {
     let targets = [3, 50].map(|bytes| HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes)));
     let http = HttpTraffic::new(targets.to_vec());
     let service = ServiceSpec::Http { folder: None };
-    let (mut config, mut arrivals) = replay(LoadConfig { http: Some(http), ..LoadConfig::new(target, service) });
+    let (mut config, mut arrivals) = replay(LoadConfig::new(target, service).with(|it| it.http = Some(http)));
     config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, ..config.phases };
     let sizes_of = |bytes| Sizes { request_bytes: None, response_bytes: Some(bytes) };
     config.trace.as_mut().unwrap().sizes = [3, 50].map(sizes_of).to_vec();

@@ -19,18 +19,17 @@ fn numbered(serve: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> std::net:
 }
 
 fn config(target: std::net::SocketAddr, retries: u32, retry_budget: Option<f64>) -> LoadConfig {
-    LoadConfig {
-        connections: 10,
-        rate_per_s: Some(600.0),
-        phases: Phases {
+    LoadConfig::new(target, service()).with(|it| {
+        it.connections = 10;
+        it.rate_per_s = Some(600.0);
+        it.phases = Phases {
             ramp_ns: 50_000_000,
             warm_up_ns: 50_000_000,
             measure_ns: 500_000_000,
             cool_down_ns: 3_000_000_000,
-        },
-        request_timeout: Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget }),
-        ..LoadConfig::new(target, service())
-    }
+        };
+        it.request_timeout = Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget });
+    })
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -47,7 +46,7 @@ fn stall(mut stream: TcpStream) {
 fn stalled_requests_succeed_on_other_connections() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let target = numbered(|number, stream| if number == 0 { stall(stream) } else { answer_all(stream) });
-        let Outcome { report, samples, .. } = run(&LoadConfig { roles, ..config(target, 2, None) });
+        let Outcome { report, samples, .. } = run(&config(target, 2, None).with(|it| it.client.roles = roles));
         // A busy machine may answer some other attempt late, and a third attempt too.
         assert!(report.completed >= report.planned / 2, "{roles:?}: {report:?}");
         let goodput = report.goodput.unwrap();
@@ -67,7 +66,7 @@ fn late_response_counts_as_none() {
         answer_all(stream);
     });
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        let Outcome { report, samples, .. } = run(&LoadConfig { roles, ..config(target, 0, None) });
+        let Outcome { report, samples, .. } = run(&config(target, 0, None).with(|it| it.client.roles = roles));
         assert_eq!((report.planned, report.completed), (300, 0), "{roles:?}: {report:?}");
         assert!(samples.iter().all(|sample| sample.complete_ns == Sample::NEVER));
         let goodput = report.goodput.unwrap();
@@ -90,7 +89,7 @@ fn requests_of_closed_connections_succeed_on_others() {
             }
         });
         let started = std::time::Instant::now();
-        let mut config = LoadConfig { roles, ..config(target, 3, None) };
+        let mut config = config(target, 3, None).with(|it| it.client.roles = roles);
         config.request_timeout.iter_mut().for_each(|it| it.timeout_ns = 60_000_000_000);
         config.phases.cool_down_ns = 60_000_000_000;
         let Outcome { report, .. } = run(&config);

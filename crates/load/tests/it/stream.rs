@@ -26,13 +26,12 @@ fn streams(then: fn(TcpStream, usize)) -> SocketAddr {
 }
 
 fn config(target: SocketAddr) -> LoadConfig {
-    LoadConfig {
-        connections: 4,
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 20_000_000_000 },
-        ..LoadConfig::new(target, ServiceSpec::Stream(SIZES))
-    }
+    LoadConfig::new(target, ServiceSpec::Stream(SIZES)).with(|it| {
+        it.connections = 4;
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 20_000_000_000 };
+    })
 }
 
 /// Reads and acknowledges bursts until the client ends the connection.

@@ -106,20 +106,16 @@ fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
         body: Some(Body::Bytes(vec![b'x'; body_bytes])),
         ..HttpTarget::get("/orders", Some(body_bytes as u64))
     };
-    let http = HttpTraffic {
-        host: Some("localhost".into()),
-        status: ExpectedStatus::Exact(201),
-        ..HttpTraffic::new(vec![post])
-    };
-    LoadConfig {
-        connections: 4,
-        rate_per_s: Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 }),
-        http: Some(http),
-        tls: Some(tls),
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 60_000_000_000 },
-        timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(target, ServiceSpec::Http { folder: None })
-    }
+    let http = HttpTraffic { status: ExpectedStatus::Exact(201), ..HttpTraffic::new(vec![post]) };
+    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
+        it.connections = 4;
+        it.rate_per_s = Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 });
+        it.http = Some(http);
+        it.client.tls = Some(tls);
+        it.client.host = Some("localhost".into());
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 60_000_000_000 };
+        it.client.timeout_ns = 60_000_000_000;
+    })
 }
 
 fn trusting(pem: &str) -> TlsConfig {
@@ -141,7 +137,7 @@ fn error_of(target: SocketAddr, tls: TlsConfig) -> String {
 }
 
 fn closed(config: LoadConfig) -> LoadConfig {
-    LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..config }
+    config.with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None))
 }
 
 #[test]
@@ -192,7 +188,7 @@ fn short_lived_connections_resume_sessions_unless_forbidden() {
     for never_resumes in [false, true] {
         let tls = TlsConfig { never_resumes, ..trusting(CERTIFICATE) };
         for config in [closed(config(target, 7, tls.clone())), config(target, 7, tls)] {
-            let mut config = LoadConfig { requests_per_connection: Some(2), ..config };
+            let mut config = config.with(|it| it.requests_per_connection = Some(2));
             // On a busy machine the window may end before any connection has a successor. Then try a longer window.
             let (full, resumed) = loop {
                 let (completed, tls) = run(&config);
@@ -211,10 +207,8 @@ fn short_lived_connections_resume_sessions_unless_forbidden() {
 
 #[test]
 fn response_without_length_needs_an_announced_end() {
-    let once = |end| LoadConfig {
-        requests_per_connection: Some(1),
-        ..config(server(&[&TLS13], end), 7, trusting(CERTIFICATE))
-    };
+    let once =
+        |end| config(server(&[&TLS13], end), 7, trusting(CERTIFICATE)).with(|it| it.requests_per_connection = Some(1));
     for config in [closed(once(End::Announced)), once(End::Announced)] {
         assert!(run(&config).0 > 0);
     }
@@ -268,7 +262,7 @@ fn server_without_tls_is_named_in_the_error() {
 #[test]
 fn error_suggests_https_if_the_server_closes_plain_connections() {
     let mut config = config(plain_server(b""), 7, TlsConfig::default());
-    config.tls = None;
+    config.client.tls = None;
     let error = muxbench_load::run(&config, &mut |_| ()).map(drop).unwrap_err().to_string();
     assert!(error.contains(": short (") && error.contains("write https://"), "{error}");
 }

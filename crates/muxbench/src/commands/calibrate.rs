@@ -109,17 +109,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let any = if args.transport == Transport::Unix { "unix:reflector" } else { "127.0.0.1:0" };
     // An exponential random value hardly ever exceeds twenty times its mean.
     let cool_down_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
-    let load = LoadConfig {
-        datagrams: args.transport == Transport::Udp,
-        connections: args.connections.get(),
-        rate_per_s: Some(args.rate.0),
-        phases: Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: args.measure.0, cool_down_ns },
-        cpus: placed.client,
-        ..client.configure(LoadConfig::new(
+    let load = client
+        .configure(LoadConfig::new(
             any.parse::<Address>().expect("the address is valid"),
             ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 },
         ))
-    };
+        .with(|it| {
+            it.datagrams = args.transport == Transport::Udp;
+            it.connections = args.connections.get();
+            it.rate_per_s = Some(args.rate.0);
+            it.phases = Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: args.measure.0, cool_down_ns };
+            it.client.cpus = placed.client;
+        });
     let holds = args.hold.iter().flat_map(|hold| args.law.iter().map(|&law| Hold { mean_ns: hold.0, law }));
     let settings = Settings { holds: holds.collect(), rounds: args.rounds.get(), server_cpu: placed.server[0], load };
     let shows = !args.quiet && stderr().is_terminal();

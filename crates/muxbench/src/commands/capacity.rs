@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Describes the probes that share windows, and the separate ones with the reasons.
 fn interleaving(plan: &Plan) -> Vec<String> {
-    let slices = plan.trials.iter().find_map(|trial| trial.load.slices);
+    let slices = plan.trials.iter().find_map(|trial| trial.client.slices);
     let shared = slices.map(|slices| {
         let (turns, overload_max) = (Time(slices.slice_ns), slices.overload_max());
         format!(

@@ -71,7 +71,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     if !trial.infeasible.is_empty() {
         bail!("{}", trial.infeasible.join("\n"));
     }
-    let config = LoadConfig { requests_per_connection: None, ..trial.load };
+    let config = trial.load().with(|it| it.requests_per_connection = None);
     let stop = signals::flag_at_signals()?;
     let show = &mut |event| match event {
         IdleEvent::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),

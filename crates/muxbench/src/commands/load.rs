@@ -142,7 +142,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
             );
         }
         let seed = plan.seed;
-        plan.trials.iter_mut().for_each(|trial| trial.load.seed = seed);
+        plan.trials.iter_mut().for_each(|trial| trial.client.seed = seed);
         Ok((plan, Strategy::Whole))
     };
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, |_| Ok(()))?;
@@ -150,7 +150,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(report) = &record.load else { bail!("{}", record.verdict.reason) };
     let (verdict, format) = (&record.verdict, &args.execution.format);
     if format.json {
-        let config = &record.trial.load;
+        let config = &record.trial.load();
         output::print_json(&Loaded { config, report, idle: record.idle.as_ref(), verdict })?;
     } else {
         output::print(&record.idle.as_ref().map(idle::text).unwrap_or_default())?;

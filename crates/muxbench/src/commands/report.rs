@@ -167,7 +167,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
             write_figures(figures, &architectures, folder)?;
         }
     } else if args.send_deviation {
-        if run.records.iter().all(|record| record.trial.load.slices.is_some()) && !run.records.is_empty() {
+        if run.records.iter().all(|record| record.trial.client.slices.is_some()) && !run.records.is_empty() {
             bail!("--send-deviation: {INTERLEAVED}; try a run with `--interleave never`");
         }
         let deviations = Deviations::of(&run, &mut sends_of);

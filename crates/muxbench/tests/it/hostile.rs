@@ -184,11 +184,8 @@ fn is_answered(socket: &UdpSocket, udp: &Udp, id: u64) -> bool {
 }
 
 fn crowd(serve: &Serve, service: &ServiceSpec, clients: usize, manners: &[&'static Manner]) -> Crowd<'static> {
-    let config = LoadConfig {
-        connections: clients as u32,
-        ports: serve.ports.clone(),
-        ..LoadConfig::new(serve.address.clone(), service.clone())
-    };
+    let config = LoadConfig::new(serve.address.clone(), service.clone())
+        .with(|it| (it.connections, it.ports) = (clients as u32, serve.ports.clone()));
     Crowd::new(&config, &[], manners).unwrap()
 }
 

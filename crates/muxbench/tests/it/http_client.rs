@@ -115,7 +115,7 @@ fn connections_are_kept_alive_in_open_and_closed_loops() {
         assert_eq!(calls.len(), 5, "{calls:?}");
         let asked = &report["config"]["http"];
         assert_eq!((asked["targets"][0]["path"].as_str(), asked["status"].as_u64()), (Some("/kib"), Some(200)));
-        assert_eq!(asked["host"], nginx.server.address.to_string());
+        assert_eq!(report["config"]["client"]["host"], nginx.server.address.to_string());
     }
 }
 

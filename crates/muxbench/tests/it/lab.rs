@@ -193,7 +193,7 @@ fn servers_of_a_lab_take_turns() {
     let result = compare(&["--arch", "mt", "--network", "lab", "--delay", "1ms"]);
     let planned = result["run"]["trials"].as_array().unwrap();
     // At 200 requests/s a slice has 25 ms. The gap is a twentieth of that, and the round trip.
-    assert!(planned.iter().all(|trial| trial["load"]["slices"]["gap_ns"] == 3_250_000), "{planned:?}");
+    assert!(planned.iter().all(|trial| trial["client"]["slices"]["gap_ns"] == 3_250_000), "{planned:?}");
     let trials = result["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 2);
     for it in trials {
@@ -214,7 +214,7 @@ fn servers_poll_the_interface_of_a_lab() {
         skipped(&format!("busy polling: {}", trial["infeasible"]));
         return;
     }
-    assert!(planned.iter().all(|it| it["workload"]["network"]["napi"] == true && it["load"]["slices"].is_object()));
+    assert!(planned.iter().all(|it| it["workload"]["network"]["napi"] == true && it["client"]["slices"].is_object()));
     let trials = result["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 4);
     for it in trials {
@@ -230,7 +230,7 @@ fn servers_poll_the_interface_of_a_lab() {
     assert_eq!(trials.len(), 2, "{}", suspended["run"]["trials"]);
     for it in trials {
         assert!(it["load"]["completed"].as_u64() > Some(50), "{}", it["verdict"]);
-        assert!(it["trial"]["load"]["slices"].is_null(), "suspension would delay the packets to other servers");
+        assert!(it["trial"]["client"]["slices"].is_null(), "suspension would delay the packets to other servers");
     }
 }
 
@@ -294,7 +294,7 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
     let v6 = trial(&v6);
     assert_eq!(v6["idle"]["alive"], 10, "{}", v6["verdict"]);
     assert_eq!(v6["idle"]["processes"], 3, "each client host holds idle connections");
-    assert_eq!(v6["trial"]["load"]["processes"], 3, "each client host measures");
+    assert_eq!(v6["trial"]["client"]["processes"], 3, "each client host measures");
     assert_eq!(v6["network"]["measured"]["host"], 1, "the first trial measures the loss of the first client host");
     let veth = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10,20"]);
     let trials = veth["trials"].as_array().unwrap();

@@ -286,7 +286,7 @@ fn delays_of_few_requests_are_in_the_tail_of_their_row() {
 fn work_in_the_turns_of_others_is_not_valid() {
     let (records, output) = beside_a_prompt_one("5", "0");
     let lazy = records.iter().find(|it| it.trial.architecture.to_string() == "exec:lazy").unwrap();
-    let slices = lazy.trial.load.slices;
+    let slices = lazy.trial.client.slices;
     assert!(slices.is_none() || lazy.verdict.kind != VerdictKind::Valid, "{}", lazy.verdict.reason);
     let is_named =
         |it: &&TrialRecord| it.separated.as_ref().is_some_and(|reason| text(&output.stdout).contains(reason));

@@ -79,7 +79,7 @@ fn search_finds_the_capacity_first() {
     let stored = harness::store::read(&folder.path().join("found")).unwrap();
     let (pulse, probes) = stored.records.split_last().unwrap();
     assert!(!probes.is_empty() && probes.iter().all(|it| it.load.as_ref().is_none_or(|load| load.goodput.is_none())));
-    assert_eq!(pulse.trial.load.peak_per_s().map(f64::round), Some(300.0));
+    assert_eq!(pulse.trial.workload.peak_per_s().map(f64::round), Some(300.0));
     assert!(out.contains(">= 200") && out.contains("epoll: the capacity is only a lower bound"), "{out}");
 }
 

@@ -163,8 +163,8 @@ fn most_connections_at_a_rate_are_found_without_a_limit() {
 fn probes_that_shared_a_window_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut searches = testkit::capacity_run();
-    let slices = testkit::interleaved_run().header.trials[0].load.slices;
-    searches.records[..2].iter_mut().for_each(|record| record.trial.load.slices = slices);
+    let slices = testkit::interleaved_run().header.trials[0].client.slices;
+    searches.records[..2].iter_mut().for_each(|record| record.trial.client.slices = slices);
     store(&folder.path().join("searches"), &searches);
     let whole = json(&run(folder.path(), &["report", "searches", "--json"], &[0]));
     let rows = whole["capacity"]["rows"].as_array().unwrap();

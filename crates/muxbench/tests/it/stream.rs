@@ -98,15 +98,14 @@ fn packets_bound_reads_and_writes(architecture: Architecture) {
 /// Moves bursts between client and server, compares their counts of bytes, and returns the server's counts.
 fn exchange(architecture: Architecture, sizes: Stream) -> Value {
     let serve = Serve::start_of(architecture, &ServiceSpec::Stream(sizes), &[]);
-    let config = LoadConfig {
-        connections: 7,
-        clients: 2,
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 },
-        timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(serve.address.clone(), ServiceSpec::Stream(sizes))
-    };
+    let config = LoadConfig::new(serve.address.clone(), ServiceSpec::Stream(sizes)).with(|it| {
+        it.connections = 7;
+        it.client.clients = 2;
+        it.rate_per_s = None;
+        it.schedule = Schedule::Closed;
+        it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 };
+        it.client.timeout_ns = 60_000_000_000;
+    });
     let report = load::run(&config, &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{architecture}: {:?}", report.errors);
     let stream = report.stream.unwrap();

@@ -583,7 +583,7 @@ fn trials_unlike_the_papers_do_not_count() {
         ("voras2009", |it| it.workload.kv.as_mut().unwrap().keys = load::config::Popularity::Zipf { exponent: 1.0 }),
         ("voras2009", |it| it.workload.think.mean_ns = 1),
         ("voras2009", |it| it.workload.requests_per_connection = Some(1)),
-        ("voras2009", |it| it.load.clients = 3),
+        ("voras2009", |it| it.client.clients = 3),
         ("voras2009", |it| it.workload.pipeline = 2),
         ("welsh2001", |it| it.workload.pipeline = 2),
         ("hermes2025", |it| it.workload.tls = Some(Tls::default())),

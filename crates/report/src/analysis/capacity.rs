@@ -144,15 +144,15 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     let mut failed = records().filter(|record| record.load.is_none());
     Search {
         architecture: first.label(),
-        workload: Workload {
-            rate_per_s: first.workload.rate_per_s.filter(|_| question.varied != Varied::Rate),
-            ..first.workload.clone()
-        },
+        workload: first
+            .workload
+            .clone()
+            .with(|it| it.rate_per_s = it.rate_per_s.filter(|_| question.varied != Varied::Rate)),
         answer,
         there_ns: limits.map(|limit| (response.count() > 0).then(|| response.quantile(limit.quantile))).collect(),
         there_late: client_tail::late(there.into_iter()),
         probes: Probes::of(search),
-        interleaved: records().filter(|record| record.trial.load.slices.is_some()).count(),
+        interleaved: records().filter(|record| record.trial.client.slices.is_some()).count(),
         ended: search.ended,
         infeasible: first.infeasible.clone(),
         failure: failed.next_back().map(|record| record.verdict.reason.clone()),

@@ -90,7 +90,7 @@ impl TrialDeviation {
         let trial = &record.trial;
         let (clients, missing) = match sends_of(trial.index) {
             _ if trial.workload.rate_per_s.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
-            _ if trial.load.slices.is_some() => (Vec::new(), Some(INTERLEAVED.to_owned())),
+            _ if trial.client.slices.is_some() => (Vec::new(), Some(INTERLEAVED.to_owned())),
             Ok(clients) if clients.iter().all(Vec::is_empty) => (clients, Some("nothing was sent".to_owned())),
             Ok(clients) => (clients, None),
             Err(error) => (Vec::new(), Some(format!("{error:#}"))),

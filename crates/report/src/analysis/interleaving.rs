@@ -10,9 +10,9 @@ use super::row::Row;
 /// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty if the plan has only separate
 /// trials.
 pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Row]) -> Vec<String> {
-    let slices = || records.iter().filter_map(|record| Some((record.trial.load.slices?, record)));
+    let slices = || records.iter().filter_map(|record| Some((record.trial.client.slices?, record)));
     let Some((first, _)) = slices().next() else {
-        let is_planned = !records.is_empty() && planned.iter().any(|trial| trial.load.slices.is_some());
+        let is_planned = !records.is_empty() && planned.iter().any(|trial| trial.client.slices.is_some());
         let text = || format!("The servers ran separately{}.", because(records.iter().copied()));
         return is_planned.then(text).into_iter().collect();
     };
@@ -48,7 +48,7 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     });
     let of_row = |row: &Row, is_shared: bool| {
         let own =
-            records.iter().copied().filter(|it| row.covers(&it.trial) && it.trial.load.slices.is_some() == is_shared);
+            records.iter().copied().filter(|it| row.covers(&it.trial) && it.trial.client.slices.is_some() == is_shared);
         own.collect::<Vec<_>>()
     };
     let apart = |row: &Row| {
@@ -92,7 +92,7 @@ mod tests {
             }
             assert_eq!(sentences(&run), [format!("{turns}{rest}")]);
         }
-        run.records[0].trial.load.slices.as_mut().unwrap().gap_ns = 500_000;
+        run.records[0].trial.client.slices.as_mut().unwrap().gap_ns = 500_000;
         assert!(
             sentences(&run)[0]
                 .starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them in each of 6 windows; ")
@@ -101,7 +101,7 @@ mod tests {
             (0..run.records.len()).filter(|&at| run.records[at].trial.label() == name).collect()
         };
         let poll = of(&run, "poll");
-        poll.iter().for_each(|&at| run.records[at].trial.load.slices = None);
+        poll.iter().for_each(|&at| run.records[at].trial.client.slices = None);
         assert_eq!(sentences(&run)[1], "poll ran separately: its ratio has no common heats.");
         run.records[poll[0]].separated = Some("its work overran".into());
         assert_eq!(sentences(&run)[1], "poll ran separately (its work overran): its ratio has no common heats.");
@@ -110,7 +110,7 @@ mod tests {
         again.records[mt].trial = run.records[mt].trial.alone();
         again.records[mt].separated = Some("its work overran".into());
         assert_eq!(sentences(&again)[1], "mt ran separately in 1 of 6 repeats (its work overran).");
-        run.records.iter_mut().for_each(|record| record.trial.load.slices = None);
+        run.records.iter_mut().for_each(|record| record.trial.client.slices = None);
         assert_eq!(sentences(&run), ["The servers ran separately (its work overran)."]);
         run.records.clear();
         assert!(sentences(&run).is_empty() && sentences(&testkit::run()).is_empty());

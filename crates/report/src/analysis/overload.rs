@@ -239,7 +239,7 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overlo
     }
     Overload {
         architecture: first.label(),
-        workload: title(&Workload { rate_per_s: None, ..first.workload.clone() }),
+        workload: title(&first.workload.clone().with(|it| it.rate_per_s = None)),
         capacity_per_s: *capacity_per_s,
         is_lower_bound: remedy.is_some(),
         pulse,

@@ -13,7 +13,7 @@ pub(super) type Settings = BTreeMap<String, String>;
 /// Server settings that affect results and belong to neither traffic nor architecture.
 const SERVE: [&str; 3] = ["cpus", "limits", "stage_cpus"];
 /// Client settings that affect results.
-const LOAD: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timestamps"];
+const CLIENT: [&str; 6] = ["clients", "clock", "cpus", "pacing", "roles", "timestamps"];
 
 /// The name of the setting with the address of a target.
 pub(super) const URL: &str = "server url";
@@ -21,15 +21,15 @@ pub(super) const URL: &str = "server url";
 /// Returns the settings of trials in a row: whether any of them was interleaved, and all else from the first one.
 pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
     let Some(&trial) = trials.first() else { return Settings::new() };
-    let (serve, load) = (&trial.serve, &trial.load);
+    let (serve, client) = (&trial.serve, &trial.client);
     let options = match trial.unusual_options().as_slice() {
         [] => "default".to_owned(),
         options => options.join(", "),
     };
-    let is_interleaved = trials.iter().any(|it| it.load.slices.is_some());
+    let is_interleaved = trials.iter().any(|it| it.client.slices.is_some());
     let idle = if header.idle_cpus_poll { "poll" } else { "sleep" };
     let others = [
-        ("client processes", Some(load.processes.to_string())),
+        ("client processes", Some(client.processes.to_string())),
         ("idle CPUs", Some(idle.to_owned())),
         ("interleaved", Some(is_interleaved.to_string())),
         ("server count syscalls", serve.ours().map(|it| it.count_syscalls.to_string())),
@@ -37,7 +37,7 @@ pub(super) fn of(header: &RunHeader, trials: &[&Trial]) -> Settings {
         (URL, serve.target().map(|it| it.url.clone())),
     ];
     let others = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    named("server", serve, &SERVE).into_iter().chain(named("client", load, &LOAD)).chain(others).collect()
+    named("server", serve, &SERVE).into_iter().chain(named("client", client, &CLIENT)).chain(others).collect()
 }
 
 /// Returns the settings of `config` with these names, and prefixes each name with `side`.

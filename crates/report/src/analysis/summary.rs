@@ -566,7 +566,7 @@ mod tests {
         for at in (0..run.records.len()).filter(|at| at % 4 > 1) {
             for trial in [&mut run.header.trials[at], &mut run.records[at].trial] {
                 (trial.is_placebo, trial.is_reference) = (false, at % 4 == 3);
-                trial.load.slices.as_mut().unwrap().heat += 100;
+                trial.client.slices.as_mut().unwrap().heat += 100;
             }
             testkit::slow_down(&mut run.records[at], 3.0);
         }

@@ -88,7 +88,7 @@ impl Sweep {
             rows.sort_by_key(|row| row.label());
             rows.into_iter().map(move |row| (comparison, row))
         });
-        let traffic = |it: &Comparison| Workload { rate_per_s: None, ..it.workload.clone() };
+        let traffic = |it: &Comparison| it.workload.clone().with(|it| it.rate_per_s = None);
         let is_same_traffic = |a: &Workload, b: &Workload| a.without_rate() == b.without_rate();
         let is_same_curve = |a: &(&Comparison, &Row), b: &(&Comparison, &Row)| {
             a.1.label() == b.1.label() && is_same_traffic(&a.0.workload, &b.0.workload)

@@ -19,7 +19,7 @@ pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
 
 /// Returns whether two workloads differ only in their phases.
 pub(crate) fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
-    a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
+    a.connections == b.connections && *a == b.clone().with(|it| it.phases = a.phases)
 }
 
 /// Describes rates that change over the window; `None` for a constant rate. `describe` formats a profile.
@@ -117,21 +117,20 @@ pub fn title(workload: &Workload) -> String {
 
 #[cfg(test)]
 mod tests {
-    use load::config::{LoadConfig, RequestTimeout};
+    use load::config::RequestTimeout;
 
     use super::*;
 
     #[test]
     fn workloads_with_another_time_limit_have_another_title() {
-        let load = testkit::run().header.trials[0].load.clone();
-        let usual = Workload::new(&load);
+        let usual = testkit::run().header.trials[0].workload.clone();
         for (retries, retry_budget, words) in [
             (0, None, "time limit 200ms"),
             (1, None, "time limit 200ms, up to 1 retry"),
             (3, Some(0.1), "time limit 200ms, up to 3 retries, retry budget 10 %"),
         ] {
             let request_timeout = Some(RequestTimeout { timeout_ns: 200_000_000, retries, retry_budget });
-            let workload = Workload::new(&LoadConfig { request_timeout, ..load.clone() });
+            let workload = usual.clone().with(|it| it.request_timeout = request_timeout);
             assert_eq!(title(&workload), format!("{}, {words}", title(&usual)));
             assert!(!is_same_traffic(&workload, &usual));
         }

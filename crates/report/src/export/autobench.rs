@@ -78,8 +78,6 @@ pub fn tsv(sweep: &Sweep) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::record::Workload;
-
     use super::*;
 
     #[test]
@@ -101,7 +99,8 @@ mod tests {
         let of = |(connections, active, idle): (u32, f64, u32)| {
             let curves = one.curves.iter().cloned();
             curves.map(move |curve| {
-                let workload = Workload { connections, active, idle, ..curve.workload };
+                let workload =
+                    curve.workload.with(|it| (it.connections, it.active, it.idle) = (connections, active, idle));
                 Curve { workload, ..curve }
             })
         };

@@ -217,7 +217,7 @@ mod tests {
     fn differing_settings_and_options_are_listed_once() {
         let (a, mut b) = (testkit::run(), testkit::run());
         for trial in b.header.trials.iter_mut().chain(b.records.iter_mut().map(|record| &mut record.trial)) {
-            trial.load.processes = 2;
+            trial.client.processes = 2;
             let ServerSpec::Ours(serve) = &mut trial.serve else { panic!("{:?}", trial.serve) };
             serve.count_syscalls = true;
             serve.stall = Some(server::Stall { every_ns: 1_000_000_000, for_ns: 200_000_000 });
@@ -241,7 +241,7 @@ mod tests {
         b.header.placement = "elsewhere".to_owned();
         for trial in b.records.iter_mut().map(|record| &mut record.trial) {
             if trial.architecture.to_string() == "epoll" {
-                trial.load.clients = 3;
+                trial.client.clients = 3;
             }
         }
         let text = render(&RunDiff::of(&a, &b), 160.into());

@@ -38,7 +38,7 @@ fn heat(contestants: u32) -> Vec<Trial> {
     for (contestant, trial) in (0..).zip(&mut trials) {
         trial.architecture = ["epoll", "mt", "mp"][contestant as usize].parse().unwrap();
         let (slice_ns, guard_ns) = (5_000_000, 1_000_000);
-        trial.load.slices = Some(Slices { heat: 0, contestants, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 1 });
+        trial.client.slices = Some(Slices { heat: 0, contestants, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 1 });
     }
     trials
 }
@@ -51,7 +51,7 @@ fn run_heat_with(fault: Option<Fault>) -> (Vec<(u32, VerdictKind, Option<u32>)>,
     let mut finished = Vec::new();
     let (end, run) = run_on(&machine, heat(3), &Stop::default(), &folder.path().join("run"), &mut |event| {
         if let RunEvent::Finished(record) = event {
-            let contestants = record.trial.load.slices.map(|slices| slices.contestants);
+            let contestants = record.trial.client.slices.map(|slices| slices.contestants);
             finished.push((record.trial.index, record.verdict.kind, contestants));
         }
     });

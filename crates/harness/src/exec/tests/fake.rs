@@ -36,9 +36,9 @@ pub(super) fn trials(count: u32) -> Vec<Trial> {
     let phases = Phases { ramp_ns: 0, warm_up_ns: 5_000_000, measure_ns: 10_000_000, cool_down_ns: 5_000_000 };
     let numbered = |index| {
         let mut trial = Trial { index, infeasible: Vec::new(), ..planned.clone() };
-        (trial.workload.phases, trial.load.phases) = (phases, phases);
-        (trial.workload.idle, trial.load.idle) = (1, 1);
-        trial.load.cpus.clear();
+        trial.workload.phases = phases;
+        trial.workload.idle = 1;
+        trial.client.cpus.clear();
         if let ServerSpec::Ours(config) = &mut trial.serve {
             config.cpus.clear();
         }
@@ -271,7 +271,7 @@ impl Drop for FakeIdle {
 
 /// One request in each slice of the window, without a response.
 fn unanswered(config: &LoadConfig) -> Vec<load::Sample> {
-    let (slices, window) = (config.slices.unwrap(), config.window_ns());
+    let (slices, window) = (config.client.slices.unwrap(), config.window_ns());
     let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
     let planned = rounds.map(|round| (slices.start_ns(round) + slices.guard_ns) as i64 - window.start as i64);
     planned.map(|ns| load::Sample { planned_ns: ns, sent_ns: ns, ..load::Sample::UNKNOWN }).collect()

@@ -23,7 +23,7 @@ fn load() -> LoadConfig {
          [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"50s\"\n"
     );
     let planned = plan(&Experiment::parse(&text, "x.toml").unwrap(), &crate::host::Host::made_up()).unwrap();
-    planned.trials[0].load.clone()
+    planned.trials[0].load()
 }
 
 /// Returns the response times, in order of arrival, of a server that works for `service_ns` on each request, and the samples.
@@ -45,11 +45,11 @@ fn in_turns(utilisation: f64, is_exponential: bool) -> ([f64; 2], bool) {
         move || if is_exponential { -mean_ns * (1.0 - random.borrow_mut().random::<f64>()).ln() } else { mean_ns }
     };
     let mut report = joined(&load, LoadResult::default(), &mut served(&load, drawn()), &BTreeSet::new());
-    let separate = LoadConfig { slices: None, ..load.clone() };
+    let separate = load.clone().with(|it| it.client.slices = None);
     let alone: stats::Histogram =
         served(&separate, drawn()).iter().map(|it| (it.complete_ns - it.planned_ns) as u64).collect();
     let figures = report.slices.as_mut().unwrap();
-    let guard_ns = load.slices.unwrap().guard_ns as f64;
+    let guard_ns = load.client.slices.unwrap().guard_ns as f64;
     figures.settling_guards = Some(slices::settling_ns(utilisation, mean_ns) / guard_ns);
     let is_valid = slices::checks(figures).iter().all(|check| check.passed);
     ([0.9, 0.99].map(|q| report.response.histogram.quantile(q) as f64 / alone.quantile(q) as f64), is_valid)

@@ -21,9 +21,9 @@ fn architectures_share_windows_except_spinning_ones() {
     let plan = planned(WORKLOAD).unwrap();
     for trial in &plan.trials {
         let is_spinning = trial.architecture.to_string() == "spin";
-        assert_eq!(trial.load.slices.is_none(), is_spinning, "{}", trial.label());
-        let Some(slices) = trial.load.slices else { continue };
-        let rivals = plan.trials.iter().filter(|it| it.load.slices.is_some_and(|it| it.heat == slices.heat));
+        assert_eq!(trial.client.slices.is_none(), is_spinning, "{}", trial.label());
+        let Some(slices) = trial.client.slices else { continue };
+        let rivals = plan.trials.iter().filter(|it| it.client.slices.is_some_and(|it| it.heat == slices.heat));
         let rivals: Vec<&Trial> = rivals.collect();
         assert_eq!((rivals.len(), slices.contestants), (2, 2));
         assert!(rivals.iter().all(|it| it.workload == trial.workload && it.repeat == trial.repeat));
@@ -42,7 +42,7 @@ fn guard_of_constant_sends_has_whole_periods() {
         for rate in [700, 800, 1_100, 1_700, 30_000] {
             let keys = format!("rate = {rate}\nschedule = \"{schedule}\"\n[client]\nclients = {clients}\n");
             let plan = planned(&WORKLOAD.replace("rate = 1000", &keys)).unwrap();
-            let slices = plan.trials.iter().find_map(|trial| trial.load.slices).unwrap();
+            let slices = plan.trials.iter().find_map(|trial| trial.client.slices).unwrap();
             let requests = if schedule == "constant" { 1 } else { clients };
             let periods = slices.guard_ns as f64 * f64::from(rate) / f64::from(requests) / 1e9;
             assert!((periods - periods.round()).abs() < 1e-3 && periods > 0.9, "{schedule}, {rate}: {slices:?}");
@@ -74,7 +74,7 @@ fn servers_with_too_many_ports_at_once_are_separate() {
 #[test]
 fn choice_of_the_experiment_is_obeyed() {
     let never = planned(&format!("interleave = \"never\"\n{WORKLOAD}")).unwrap();
-    assert!(never.interleaving.is_empty() && never.trials.iter().all(|trial| trial.load.slices.is_none()));
+    assert!(never.interleaving.is_empty() && never.trials.iter().all(|trial| trial.client.slices.is_none()));
     let error = planned(&format!("interleave = \"always\"\n{WORKLOAD}")).unwrap_err();
     assert_eq!(error, "interleave: cannot interleave spin: the server uses its CPU even without load; use `auto`");
 }
@@ -90,7 +90,9 @@ fn rates_over_time_are_separate_unless_demanded() {
         "x.toml",
     );
     let plan = plan(&always.unwrap(), &Host::made_up()).unwrap();
-    assert!(plan.trials.iter().all(|trial| trial.load.slices.is_some() && trial.load.phases.measure_ns == 1_000 * MS));
+    assert!(
+        plan.trials.iter().all(|trial| trial.client.slices.is_some() && trial.workload.phases.measure_ns == 1_000 * MS)
+    );
 }
 
 #[test]
@@ -108,13 +110,13 @@ fn many_servers_form_groups_with_a_common_reference() {
     );
     for repeat in 0..2 {
         let of_repeat: Vec<&Trial> = plan.trials.iter().filter(|it| it.repeat == repeat).collect();
-        let mut heats: Vec<u32> = of_repeat.iter().map(|it| it.load.slices.unwrap().heat).collect();
+        let mut heats: Vec<u32> = of_repeat.iter().map(|it| it.client.slices.unwrap().heat).collect();
         heats.sort_unstable();
         let sizes: Vec<usize> = heats.chunk_by(|a, b| a == b).map(<[u32]>::len).collect();
         assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (2, servers + 1));
         assert!(sizes.iter().all(|size| (servers / 2..=CONTESTANTS_MAX).contains(size)), "{sizes:?}");
         let mt = of_repeat.iter().filter(|it| it.architecture.to_string() == "mt" && !it.is_placebo);
-        let heats: BTreeSet<u32> = mt.map(|it| it.load.slices.unwrap().heat).collect();
+        let heats: BTreeSet<u32> = mt.map(|it| it.client.slices.unwrap().heat).collect();
         assert_eq!(heats.len(), 2, "the reference is in both groups");
     }
     let sentence = format!(

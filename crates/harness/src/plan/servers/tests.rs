@@ -24,18 +24,17 @@ fn target_gets_its_own_address_host_and_path() {
     };
     let plan = planned(&text("")).unwrap();
     let requests = |name: &str| {
-        let load = &trial(&plan, name).load;
+        let load = trial(&plan, name).load();
         assert_eq!(load.target, Address::from(address));
-        let http = load.http.as_ref().unwrap();
-        assert_eq!(http.targets.len(), 1);
-        (http.host.clone().unwrap(), http.targets[0].path.clone())
+        assert_eq!(load.http.as_ref().unwrap().targets.len(), 2);
+        (load.client.host.unwrap(), load.client.path.unwrap())
     };
     assert_eq!(requests("target:a"), (format!("localhost:{port}"), "/v1".to_owned()));
     assert_eq!(requests("target:b"), (address.to_string(), "/v2".to_owned()));
     let [a, b] = ["target:a", "target:b"].map(|name| trial(&plan, name));
     assert_eq!(a.workload, b.workload, "both are in one table");
     assert_eq!((a.serve.is_counted(), b.serve.is_counted()), (false, true));
-    assert!(a.serve.placed_cpus().is_empty() && a.load.slices.is_some() && b.load.slices.is_some());
+    assert!(a.serve.placed_cpus().is_empty() && a.client.slices.is_some() && b.client.slices.is_some());
     assert!(plan.placement.ends_with("muxbench does not choose the CPUs of targets"), "{}", plan.placement);
     assert!(plan.warnings.iter().any(|warning| warning.starts_with("target:a runs on this host")), "{plan:?}");
     assert_eq!(check_targets(&plan.trials), Ok(()));
@@ -140,7 +139,7 @@ fn https_target_gets_its_own_tls() {
         )
     };
     let plan = planned(&text("https", "tls.insecure = true")).unwrap();
-    let tls = |name: &str| trial(&plan, name).load.tls.clone();
+    let tls = |name: &str| trial(&plan, name).client.tls.clone();
     let expected = TlsConfig { server_name: "localhost".into(), is_insecure: true, ..TlsConfig::default() };
     assert_eq!((tls("target:a"), tls("target:b")), (Some(expected), None));
     let stamped = planned(&text("https", "[client]\ntimestamps = \"kernel\"")).unwrap();
@@ -149,7 +148,7 @@ fn https_target_gets_its_own_tls() {
     let error = planned(&text("https", "tls.cacert = \"/none\"")).unwrap_err();
     assert!(error.starts_with("workload.tls.cacert: cannot read /none"), "{error}");
     let plain = planned(&text("http", "tls.full-handshakes = true")).unwrap();
-    assert!(plain.trials.iter().all(|trial| trial.load.tls.is_none()));
+    assert!(plain.trials.iter().all(|trial| trial.client.tls.is_none()));
     assert!(plain.warnings[0].starts_with("workload.tls has no effect: only "), "{:?}", plain.warnings);
 }
 

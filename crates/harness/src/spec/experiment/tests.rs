@@ -129,9 +129,9 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
         Experiment::parse(&text, "x.toml").unwrap().loads().map(|mut loads| loads.remove(0))
     };
     let load = loads("", "\"http\"").unwrap();
-    let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
+    let targets: Vec<_> = load.traffic.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
     assert_eq!(targets, [("/bytes/10".to_owned(), Some(10)), ("/bytes/500".to_owned(), Some(500))]);
-    assert_eq!(load.trace.unwrap().sizes.len(), 2);
+    assert_eq!(load.traffic.trace.unwrap().sizes.len(), 2);
     for (other, reason) in [
         ("\"kv\"", "only the service `http` has messages of several sizes"),
         ("\"http\"\n[workload.http]\npaths = \"/\"", "the path of the requests is given"),
@@ -139,11 +139,15 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
         let error = loads("", other).unwrap_err();
         assert!(error.starts_with("workload.trace.file: cannot replay the column response_bytes of "), "{error}");
         assert!(error.contains(reason), "{error}");
-        assert!(loads(", ignore = [\"response_bytes\"]", other).unwrap().trace.unwrap().sizes.is_empty(), "{other}");
+        assert!(
+            loads(", ignore = [\"response_bytes\"]", other).unwrap().traffic.trace.unwrap().sizes.is_empty(),
+            "{other}"
+        );
     }
     std::fs::write(&path, "time,request_bytes\n0,500\n1,10\n").unwrap();
     let load = loads("", "\"http\"\n[workload.http]\npaths = \"/a\"").unwrap();
-    let targets: Vec<_> = load.http.unwrap().targets.into_iter().map(|it| (it.path, it.body.unwrap().len())).collect();
+    let targets: Vec<_> =
+        load.traffic.http.unwrap().targets.into_iter().map(|it| (it.path, it.body.unwrap().len())).collect();
     assert_eq!(targets, [("/a".to_owned(), 10), ("/a".to_owned(), 500)]);
     for (more, reason) in [
         ("paths = [\"/a\", \"/b\"]", "there are several paths"),
@@ -161,7 +165,7 @@ fn path_of_a_target_is_the_root_by_default() {
             "name = \"x\"\n[target.a]\nurl = {url:?}\n[workload]\nservice = \"http\"\ntransport = {transport:?}\n"
         );
         let load = Experiment::parse(&text, "x.toml").unwrap().loads().unwrap().remove(0);
-        assert_eq!(load.http.unwrap().targets[0].path, "/", "{url}");
+        assert_eq!(load.traffic.http.unwrap().targets[0].path, "/", "{url}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A part of a race's plan: a trial for each contestant under one workload, which each repeat runs again.
 
-use load::config::{LoadConfig, Slices};
+use load::config::{ClientConfig, Slices};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -159,10 +159,10 @@ impl<'a> Part<'a> {
         let can_share = |contestant: &usize| {
             let separated = self.of(*contestant).filter(|it| it.1 < repeat && it.2.is_separated);
             let had_to = must_stay_separate(repeat, separated.map(|it| it.1));
-            self.templates[*contestant].load.slices.is_some() && !had_to
+            self.templates[*contestant].client.slices.is_some() && !had_to
         };
         let (sharing, alone): (Vec<usize>, Vec<usize>) = order.into_iter().partition(can_share);
-        let size_of = |contestant: &usize| self.templates[*contestant].load.slices.map(|it| it.contestants as usize);
+        let size_of = |contestant: &usize| self.templates[*contestant].client.slices.map(|it| it.contestants as usize);
         let size_max = sharing.iter().filter_map(size_of).max().unwrap_or(1);
         let groups = sharing.len().div_ceil(size_max).max(1);
         let group = |at: usize| sharing[sharing.len() * at / groups..sharing.len() * (at + 1) / groups].to_vec();
@@ -173,10 +173,10 @@ impl<'a> Part<'a> {
             let contestants = open.len() as u32;
             let trial = |(contestant, it): (u32, &usize)| {
                 let trial = trial(&self.templates[*it], (index(*it), repeat));
-                let shared = trial.load.slices.filter(|_| contestants > 1 && can_share(it));
+                let shared = trial.client.slices.filter(|_| contestants > 1 && can_share(it));
                 let Some(slices) = shared else { return trial.alone() };
-                let slices = Slices { heat, contestants, contestant, seed: trial.load.seed, ..slices };
-                Trial { load: LoadConfig { slices: Some(slices), ..trial.load }, ..trial }
+                let slices = Slices { heat, contestants, contestant, seed: trial.client.seed, ..slices };
+                Trial { client: ClientConfig { slices: Some(slices), ..trial.client }, ..trial }
             };
             (0..).zip(&open).map(trial).collect()
         };

@@ -55,8 +55,8 @@ fn run(header: &RunHeader, value: Value) -> (Vec<(Vec<String>, Workload)>, Vec<T
                 contestants,
                 heat: crate::record::figures::heat(trial),
                 values,
-                is_alone: trial.load.slices.is_none(),
-                is_separated: trial.load.slices.is_none(),
+                is_alone: trial.client.slices.is_none(),
+                is_separated: trial.client.slices.is_none(),
                 ..Default::default()
             });
         }
@@ -199,9 +199,9 @@ fn separate_contestants_race_and_failed_ones_run_again() {
     let heats = |outcomes: &[TrialOutcome]| {
         let of = |heat: &[Trial]| {
             let names = heat.iter().map(|it| it.architecture.to_string()).collect::<BTreeSet<_>>();
-            (names, heat[0].load.slices.map(|it| it.contestants))
+            (names, heat[0].client.slices.map(|it| it.contestants))
         };
-        let heat = |trial: &Trial| trial.load.slices.map_or(trial.index, |slices| 1_000 + slices.heat);
+        let heat = |trial: &Trial| trial.client.slices.map_or(trial.index, |slices| 1_000 + slices.heat);
         let due = header.strategy.due(&header, outcomes);
         due.chunk_by(|a, b| heat(a) == heat(b)).map(of).collect::<Vec<_>>()
     };

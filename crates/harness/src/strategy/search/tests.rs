@@ -193,7 +193,6 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
         assert!(outcomes.len() < 1_000, "the search ends");
         let is_new = |trial: &Trial| outcomes.iter().all(|outcome| outcome.index != trial.index);
         assert!(heat.iter().all(is_new), "indices are unique");
-        assert!(heat.iter().all(|trial| trial.load.rate_per_s == trial.workload.rate_per_s));
         outcomes.extend(heat.iter().map(|trial| outcome(trial, heat.len() as u32)));
     }
     outcomes
@@ -270,10 +269,10 @@ fn probes_that_share_a_window_have_equal_slices_and_phases() {
     let mut heats = std::collections::BTreeSet::new();
     for at in 0..outcomes.len() {
         let Some(heat) = next_heat(&header, &outcomes[..at]).filter(|heat| heat.len() > 1) else { continue };
-        let first = heat[0].load.slices.unwrap();
+        let first = heat[0].client.slices.unwrap();
         for (contestant, trial) in (0..).zip(&heat) {
             let slices = Slices { contestant, ..first };
-            assert_eq!((trial.load.slices, trial.load.phases), (Some(slices), heat[0].load.phases));
+            assert_eq!((trial.client.slices, trial.workload.phases), (Some(slices), heat[0].workload.phases));
             assert_eq!((trial.index / 3, trial.repeat), (heat[0].index / 3, heat[0].repeat));
         }
         heats.insert((first.heat, heat[0].index / 3));
@@ -327,7 +326,7 @@ fn search_over_connections_keeps_the_rate() {
         assert!(interval.low <= 3_000.0 && 3_000.0 <= interval.high, "{interval:?}");
     }
     let probe = next_heat(&header, &[]).unwrap().remove(0);
-    assert_eq!((probe.workload.connections, probe.load.connections), (100, 100));
+    assert_eq!(probe.workload.connections, 100);
     assert!(probe.serve.ours().unwrap().connections_max > 100);
 }
 

@@ -37,14 +37,15 @@ pub fn run<P: ClientProtocol>(
     let Connected { clock, connect_ns, sockets, sources, .. } = connected;
     drop(sockets);
     let is_open = config.schedule != Schedule::Closed;
-    let pacing = is_open.then(|| driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() }).1);
-    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let pacing = is_open.then(|| driver::resolve(&config.clone().with(|it| it.client.roles = Roles::OneLoop)).1);
+    let progress: Vec<Progress> = (0..config.client.clients).map(|_| Progress::default()).collect();
     let dialer = Dialer::new(config, &sources)?;
     let churner = |(number, progress)| {
-        let connections = partition_indices(config.connections, config.clients, number);
+        let connections = partition_indices(config.connections, config.client.clients, number);
         Churner::new((clock, protocol, config), number, connections, &dialer, pacing, progress)
     };
-    let mut churners = (0..config.clients).zip(&progress).map(churner).collect::<Result<Vec<Churner<'_, P>>, _>>()?;
+    let mut churners =
+        (0..config.client.clients).zip(&progress).map(churner).collect::<Result<Vec<Churner<'_, P>>, _>>()?;
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;

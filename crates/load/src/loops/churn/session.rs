@@ -138,7 +138,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             Vec::new()
         } else {
             let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(requests));
-            let planned = schedule::planned(&LoadConfig { rate_per_s, ..config.clone() }, 1, number);
+            let planned = schedule::planned(&config.clone().with(|it| it.rate_per_s = rate_per_s), 1, number);
             planned.map(|planned| (clock.ticks(planned.at_ns), 0)).collect()
         };
         let opened_max = if is_closed { schedule::count_max(config) } else { sessions.len() as u64 };

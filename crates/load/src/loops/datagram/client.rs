@@ -83,7 +83,7 @@ pub fn greet(
     let mut answered = vec![false; targets_here.len()];
     let mut waiting: VecDeque<(usize, Instant, Instant)> = VecDeque::new();
     let (mut next, mut done, mut reported) = (0, 0, Instant::now());
-    let timeout = Duration::from_nanos(config.timeout_ns);
+    let timeout = Duration::from_nanos(config.client.timeout_ns);
     let mut send = |port: usize| -> Result<(), LoadError> {
         put_id(&mut request, ids.of(port as u32));
         match socket.send_to(&request, targets_here[port]) {

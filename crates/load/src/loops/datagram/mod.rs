@@ -41,7 +41,7 @@ pub fn run(
     for (number, client) in clients.iter().enumerate() {
         let socket = client::open(targets)?;
         let greeted = client.links.start as u32;
-        let ids = Ids::new(config.seed, config.client(number as u32)).of_greetings();
+        let ids = Ids::new(config.client.seed, config.client_number(number as u32)).of_greetings();
         client::greet(&socket, config, &udp, ids, targets, client.links.clone(), &mut |done| {
             listener.on(Event::Connecting { done: greeted + done, total });
         })?;
@@ -50,12 +50,12 @@ pub fn run(
     let connect_ns = started.elapsed().as_nanos() as u64;
     listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
 
-    let (_, pacing) = driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() });
+    let (_, pacing) = driver::resolve(&config.clone().with(|it| it.client.roles = Roles::OneLoop));
     let times = plan(config, &clock, &mut clients, listener)?;
     let slices = OwnSlices::new(config, &clock, times.start);
-    let timeout = clock.ticks(config.timeout_ns as f64);
+    let timeout = clock.ticks(config.client.timeout_ns as f64);
     let loops = clients.iter().zip(&sockets).enumerate().map(|(number, (share, socket))| {
-        let ids = Ids::new(config.seed, config.client(number as u32));
+        let ids = Ids::new(config.client.seed, config.client_number(number as u32));
         let place = (&targets[share.links.clone()], share.records.as_slice());
         let client = Client::new(clock, udp, ids, times.window.clone(), place, socket, timeout);
         let slices = slices.clone();

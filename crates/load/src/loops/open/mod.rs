@@ -86,7 +86,7 @@ pub fn run<P: ClientProtocol>(
         let links = &links[client.links.clone()];
         let sockets: Vec<Arc<Socket>> = sockets.by_ref().take(links.len()).collect();
         let (records, progress) = (&client.records, &client.progress);
-        let first = driver::first_of(config.client(number as u32));
+        let first = driver::first_of(config.client_number(number as u32));
         let (retries, numbers, transfers) = (&client.retries[..], &client.numbers[..], &client.transfers[..]);
         let shared = Shared { clock, protocol, first, records, retries, numbers, links, transfers, progress };
         let stamper = kernel.as_ref().map(|it| Stamper::new(config, it.hardware, &client.stamps, shared));
@@ -178,12 +178,12 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     let requests = schedule::records_max(config) as usize;
     let client = |number| {
         let (mut records, mut stamps) = (Vec::new(), Vec::new());
-        let stamped = if config.timestamps == Timestamps::Kernel { requests } else { 0 };
+        let stamped = if config.client.timestamps == Timestamps::Kernel { requests } else { 0 };
         records.try_reserve_exact(requests).and_then(|()| stamps.try_reserve_exact(stamped)).map_err(|_| {
             let bytes = size_of::<Record>() + size_of::<Stamp>();
-            LoadError::Memory { requests: requests as u64 * u64::from(config.clients), bytes }
+            LoadError::Memory { requests: requests as u64 * u64::from(config.client.clients), bytes }
         })?;
-        let links = partition_indices(config.connections, config.clients, number);
+        let links = partition_indices(config.connections, config.client.clients, number);
         Ok(Client {
             records,
             retries: Vec::new(),
@@ -196,7 +196,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
             stop: AtomicBool::new(false),
         })
     };
-    (0..config.clients).map(client).collect()
+    (0..config.client.clients).map(client).collect()
 }
 
 /// Draws every client's schedule and reads the trace, which initialises all memory for records. Then plans the phases.
@@ -216,7 +216,7 @@ pub fn plan(
         let retries = config.request_timeout.map_or(0, |it| it.retries_max(client.records.len() as u64)) as usize;
         client.retries.resize_with(retries, Retry::default);
         client.records.extend((0..retries).map(|_| Record::new(0, 0)));
-        if config.timestamps == Timestamps::Kernel {
+        if config.client.timestamps == Timestamps::Kernel {
             client.stamps.resize_with(client.records.len(), Stamp::default);
         }
         if config.http.is_some() {

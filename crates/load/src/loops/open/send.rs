@@ -356,7 +356,7 @@ mod tests {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
-        let config = LoadConfig { request_timeout, ..LoadConfig::new(([127, 0, 0, 1], 0), service) };
+        let config = LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| it.request_timeout = request_timeout);
         // Two planned requests, and the records of two retries.
         let records = [0; 4].map(|planned| Record::new(planned, 0));
         let (retries, links): ([Retry; 2], [Link; 1]) = Default::default();

@@ -32,7 +32,7 @@ impl Account {
     /// Returns the share of its CPUs that the process used over the whole window, the slices of other contestants included.
     pub fn cpu_share(&self) -> f64 {
         let window = self.config.window_ns();
-        let cpus_ns = (window.end - window.start).max(1) as f64 * self.config.cpus.len().max(1) as f64;
+        let cpus_ns = (window.end - window.start).max(1) as f64 * self.config.client.cpus.len().max(1) as f64;
         self.report.cpu_ns as f64 / cpus_ns
     }
 }
@@ -156,13 +156,13 @@ fn process(account: &Account, all: &[Account]) -> ProcessResult {
 
 /// Computes the share of an account's CPUs that other programs used. `None` if unknown, or if accounts share only some CPUs.
 fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
-    let cpus = &account.config.cpus;
+    let cpus = &account.config.client.cpus;
     let mut ours = 0.0;
     for other in all.iter().filter(|it| it.machine == account.machine) {
-        let common = other.config.cpus.iter().filter(|cpu| cpus.contains(cpu)).count();
+        let common = other.config.client.cpus.iter().filter(|cpu| cpus.contains(cpu)).count();
         match common {
             0 => {}
-            _ if common == cpus.len() && common == other.config.cpus.len() => {
+            _ if common == cpus.len() && common == other.config.client.cpus.len() => {
                 ours += other.cpu_share();
             }
             _ => return None,
@@ -211,11 +211,11 @@ fn closed(accounts: &[Account]) -> Option<ClosedResult> {
     let mut machines: BTreeMap<&str, (Vec<usize>, u32)> = BTreeMap::new();
     let mut unplaced = 0;
     for (account, report) in accounts.iter().zip(&reports) {
-        if account.config.cpus.is_empty() {
+        if account.config.client.cpus.is_empty() {
             unplaced = report.cpus.saturating_add(unplaced);
         } else {
             let (cpus, threads) = machines.entry(&account.machine).or_default();
-            cpus.extend(&account.config.cpus);
+            cpus.extend(&account.config.client.cpus);
             *threads = threads.saturating_add(report.cpus);
         }
     }

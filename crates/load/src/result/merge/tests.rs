@@ -12,7 +12,14 @@ fn whole(processes: u32) -> LoadConfig {
     let phases = crate::config::Phases { measure_ns: WINDOW_NS, ..config.phases };
     let request_timeout = Some(RequestTimeout { timeout_ns: WINDOW_NS, retries: 1, retry_budget: None });
     let rate_per_s = Some(3_000.0);
-    LoadConfig { connections: 10, rate_per_s, phases, processes, cpus: vec![0], request_timeout, ..config }
+    config.with(|it| {
+        it.connections = 10;
+        it.rate_per_s = rate_per_s;
+        it.phases = phases;
+        it.client.processes = processes;
+        it.client.cpus = vec![0];
+        it.request_timeout = request_timeout;
+    })
 }
 
 /// Requests at 3 000 per second with varying times. One in a hundred gets no response.
@@ -139,7 +146,7 @@ fn merged_report_of_three_processes_equals_one_report() {
 #[test]
 fn cpu_share_of_other_programs_excludes_the_accounts() {
     let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
-        let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
+        let config = whole(1).with(|it| it.client.cpus = cpus.to_vec());
         let report = LoadResult { cpu_ns, ..seen_by(&config, &[]) };
         Account { machine: machine.into(), cpus_used, ..account(config, report) }
     };
@@ -158,7 +165,7 @@ fn cpu_share_of_other_programs_excludes_the_accounts() {
 #[test]
 fn shared_cpu_is_counted_once() {
     let busy = |cpus: &[usize], machine: &str, busy_share: f64| {
-        let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
+        let config = whole(1).with(|it| it.client.cpus = cpus.to_vec());
         let mut report = seen_by(&config, &[]);
         report.closed = Some(ClosedResult { unsampled: 1, busy_share, cpus: 1, think_ns: 0 });
         Account { machine: machine.into(), ..account(config, report) }

@@ -31,7 +31,8 @@ pub struct Planned {
 /// Returns the largest number of recorded requests per client: for a Poisson process, ten standard deviations above the mean.
 pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config).count;
-    let replayed = config.trace.as_ref().map_or(0, |trace| trace.count_max(config.clients, config.all_clients()));
+    let replayed =
+        config.trace.as_ref().map_or(0, |trace| trace.count_max(config.client.clients, config.all_clients()));
     let drawn = match config.schedule {
         Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
         Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
@@ -54,17 +55,17 @@ pub fn records_max(config: &LoadConfig) -> u64 {
 /// Returns all requests of one client with `connections` connections, in order of time, without those of a trace. Equal arguments give
 /// equal requests.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-    (0..config.client(client)).for_each(|_| random.jump());
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.client.seed);
+    (0..config.client_number(client)).for_each(|_| random.jump());
     let mut choose = Chooser::of_client(config, connections, client, &mut random);
     let slots = Slots::new(config);
-    let (schedule, slices) = (config.schedule, config.slices);
+    let (schedule, slices) = (config.schedule, config.client.slices);
     let end_ns = config.window_ns().end as f64;
     // The client's offset, as a share of a constant interval.
     let turn = match schedule {
         Schedule::ConstantDrawn => random.random::<f64>(),
         Schedule::ConstantTogether => 0.0,
-        _ => f64::from(config.client(client)) / f64::from(config.all_clients()),
+        _ => f64::from(config.client_number(client)) / f64::from(config.all_clients()),
     };
     let mut arrived = 0.0;
     let mut slot = 0;
@@ -112,7 +113,7 @@ impl Chooser {
     fn of_client(config: &LoadConfig, connections: u32, client: u32, random: &mut Xoshiro256PlusPlus) -> Self {
         let active = active_count(config.active, config.connections);
         // Together, the clients have the configured number of active connections.
-        let active = partition(active.into(), config.clients.into(), client.into());
+        let active = partition(active.into(), config.client.clients.into(), client.into());
         let active = (active.end - active.start) as u32;
         Self::new(active.min(connections), config.popularity, connections, random)
     }

@@ -23,13 +23,13 @@ impl<'a> Replay<'a> {
     pub fn new(config: &'a LoadConfig) -> Self {
         let client = |number: u32| {
             // Another seed than that of the schedule before the window.
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(!config.seed);
-            (0..config.client(number)).for_each(|_| random.jump());
-            let connections = partition_indices(config.connections, config.clients, number).len() as u32;
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(!config.client.seed);
+            (0..config.client_number(number)).for_each(|_| random.jump());
+            let connections = partition_indices(config.connections, config.client.clients, number).len() as u32;
             (Chooser::of_client(config, connections, number, &mut random), random)
         };
         Self {
-            clients: (0..config.clients).map(client).collect(),
+            clients: (0..config.client.clients).map(client).collect(),
             arrived: 0,
             start_ns: (config.phases.ramp_ns + config.phases.warm_up_ns) as f64,
             end_ns: config.window_ns().end as f64,
@@ -43,7 +43,7 @@ impl<'a> Replay<'a> {
         let turn = self.arrived;
         self.arrived += 1;
         let at_ns = self.start_ns + arrival.at_ns;
-        let at_ns = self.config.slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
+        let at_ns = self.config.client.slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
         if at_ns >= self.end_ns {
             return None;
         }
@@ -51,7 +51,9 @@ impl<'a> Replay<'a> {
             Some(connection) => self.place(connection)?,
             None => {
                 let number = (turn % u64::from(self.config.all_clients())) as u32;
-                let client = number.checked_sub(self.config.client(0)).filter(|it| *it < self.config.clients)? as usize;
+                let client = number
+                    .checked_sub(self.config.client_number(0))
+                    .filter(|it| *it < self.config.client.clients)? as usize;
                 let (chooser, random) = &mut self.clients[client];
                 (client, chooser.next(random))
             }
@@ -65,7 +67,7 @@ impl<'a> Replay<'a> {
         let all = u64::from(config.connections_of_all()).max(1);
         let first = config.part.map_or(0, |part| part.first_connection);
         let at = u32::try_from(connection % all).ok()?.checked_sub(first).filter(|at| *at < config.connections)?;
-        let (total, parts) = (config.connections.into(), u64::from(config.clients));
+        let (total, parts) = (config.connections.into(), u64::from(config.client.clients));
         let client = (0..parts).find(|client| partition(total, parts, *client).contains(&u64::from(at)))?;
         Some((client as usize, at - partition(total, parts, client).start as u32))
     }

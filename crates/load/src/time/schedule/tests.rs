@@ -10,7 +10,8 @@ fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
 
 fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
     let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-    LoadConfig { schedule, rate_per_s: Some(rate_per_s), phases, ..LoadConfig::new(([127, 0, 0, 1], 0), service) }
+    LoadConfig::new(([127, 0, 0, 1], 0), service)
+        .with(|it| (it.schedule, it.rate_per_s, it.phases) = (schedule, Some(rate_per_s), phases))
 }
 
 fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {
@@ -25,7 +26,7 @@ proptest! {
         for schedule in
             [Schedule::SlotRandom, Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether]
         {
-            let config = LoadConfig { seed, ..config(schedule, rate, phases(ramp, hold, measure)) };
+            let config = config(schedule, rate, phases(ramp, hold, measure)).with(|it| it.client.seed = seed);
             let all = all(&config, 7, 0);
             prop_assert_eq!(all.len() as u64, count_max(&config));
             let slots = Slots::new(&config);
@@ -56,7 +57,7 @@ proptest! {
     fn poisson_process_is_ordered_and_fits_its_memory(
         rate in 1.0f64..20_000.0, ramp in 0u64..500, measure in 1u64..500, seed: u64,
     ) {
-        let config = LoadConfig { seed, ..config(Schedule::Poisson, rate, phases(ramp, 0, measure)) };
+        let config = config(Schedule::Poisson, rate, phases(ramp, 0, measure)).with(|it| it.client.seed = seed);
         let all = all(&config, 7, 0);
         prop_assert!(all.len() as u64 <= count_max(&config));
         prop_assert!(all.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
@@ -66,7 +67,7 @@ proptest! {
     fn only_the_active_share_is_used(connections in 1u32..500, n in 1u32..100, seed: u64) {
         let share = 1.0 / f64::from(n);
         let config =
-            LoadConfig { seed, connections, active: share, ..config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)) };
+            config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)).with(|it| (it.client.seed, it.connections, it.active) = (seed, connections, share));
         let mut used: Vec<u32> = all(&config, connections, 0).iter().map(|request| request.connection).collect();
         used.sort_unstable();
         used.dedup();
@@ -114,11 +115,8 @@ fn requests_follow_the_profile() {
         (Schedule::Poisson, 1.95 / f64::sqrt(20_000.0)),
     ] {
         for clients in [1, 3] {
-            let config = LoadConfig {
-                profile: Some(profile.clone()),
-                clients,
-                ..config(schedule, 2_000.0, phases(500, 500, 10_000))
-            };
+            let config = config(schedule, 2_000.0, phases(500, 500, 10_000))
+                .with(|it| (it.profile, it.client.clients) = (Some(profile.clone()), clients));
             let clients: Vec<Vec<Planned>> = (0..clients).map(|client| all(&config, 7, client)).collect();
             assert!(clients.iter().all(|all| all.is_sorted_by(|a, b| a.at_ns <= b.at_ns)));
             assert!(clients.iter().all(|all| all.len() as u64 <= count_max(&config)));
@@ -147,8 +145,8 @@ fn slices_of_a_profile_join_to_the_profile() {
         guard_ns: 1_000_000,
         seed: 7,
     };
-    let whole = LoadConfig { profile: Some(profile()), ..config(Schedule::Poisson, 2_000.0, phases(0, 0, 10_000)) };
-    let divided = LoadConfig { slices: Some(slices), ..whole.clone() };
+    let whole = config(Schedule::Poisson, 2_000.0, phases(0, 0, 10_000)).with(|it| it.profile = Some(profile()));
+    let divided = whole.clone().with(|it| it.client.slices = Some(slices));
     let (whole, divided) = (all(&whole, 7, 0), all(&divided, 7, 0));
     assert_eq!(whole.len(), divided.len());
     for (whole, divided) in whole.iter().zip(&divided) {
@@ -160,10 +158,8 @@ fn slices_of_a_profile_join_to_the_profile() {
 #[test]
 fn profile_with_a_pause_at_the_start_has_no_ramp() {
     let segments = vec![Segment::hold(0.0, 1_000_000_000), Segment::hold(100.0, 1_000_000_000)];
-    let config = LoadConfig {
-        profile: Some(RateProfile { segments }),
-        ..config(Schedule::SlotRandom, 50.0, phases(500, 500, 2_000))
-    };
+    let config = config(Schedule::SlotRandom, 50.0, phases(500, 500, 2_000))
+        .with(|it| it.profile = Some(RateProfile { segments }));
     let all = all(&config, 7, 0);
     assert_eq!((all.len(), all.iter().filter(|it| it.at_ns < 2e9).count()), (100, 0));
 }
@@ -183,7 +179,8 @@ fn poisson_gaps_are_exponential() {
 
 #[test]
 fn constant_clients_take_turns() {
-    let config = LoadConfig { clients: 4, connections: 4, ..config(Schedule::Constant, 4_000.0, phases(0, 0, 10)) };
+    let config =
+        config(Schedule::Constant, 4_000.0, phases(0, 0, 10)).with(|it| (it.client.clients, it.connections) = (4, 4));
     let mut times: Vec<f64> = (0..4).flat_map(|client| all(&config, 1, client)).map(|p| p.at_ns).collect();
     times.sort_unstable_by(f64::total_cmp);
     assert_eq!(times.len(), 40);
@@ -192,11 +189,9 @@ fn constant_clients_take_turns() {
 
 #[test]
 fn constant_clients_start_together_or_at_drawn_offsets() {
-    let config = |schedule, seed| LoadConfig {
-        clients: 5,
-        connections: 5,
-        seed,
-        ..config(schedule, 5_000.0, phases(0, 0, 100))
+    let config = |schedule, seed| {
+        config(schedule, 5_000.0, phases(0, 0, 100))
+            .with(|it| (it.client.clients, it.connections, it.client.seed) = (5, 5, seed))
     };
     let firsts = |schedule, seed| -> Vec<f64> {
         let of = |client| all(&config(schedule, seed), 1, client);
@@ -216,12 +211,8 @@ fn constant_clients_start_together_or_at_drawn_offsets() {
 
 #[test]
 fn clients_share_the_active_connections() {
-    let config = LoadConfig {
-        clients: 4,
-        connections: 400,
-        active: 1.0 / 64.0,
-        ..config(Schedule::Constant, 4_000.0, phases(0, 0, 1_000))
-    };
+    let config = config(Schedule::Constant, 4_000.0, phases(0, 0, 1_000))
+        .with(|it| (it.client.clients, it.connections, it.active) = (4, 400, 1.0 / 64.0));
     let used = |client| {
         let mut used: Vec<u32> = all(&config, 100, client).iter().map(|request| request.connection).collect();
         used.sort_unstable();
@@ -234,7 +225,7 @@ fn clients_share_the_active_connections() {
 #[test]
 fn zipf_shares_fall_with_the_rank() {
     let popularity = Popularity::Zipf { exponent: 1.0 };
-    let config = LoadConfig { popularity, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
+    let config = config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)).with(|it| it.popularity = popularity);
     let mut counts = [0u32; 10];
     all(&config, 10, 0).iter().for_each(|request| counts[request.connection as usize] += 1);
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -283,15 +274,15 @@ fn extreme_zipf_exponent_draws_existing_connections() {
 #[test]
 fn huge_rate_saturates_the_count() {
     for schedule in [Schedule::SlotRandom, Schedule::Constant, Schedule::Poisson] {
-        let config = LoadConfig { clients: 2, ..config(schedule, f64::MAX, phases(1_000, 1_000, 1_000)) };
+        let config = config(schedule, f64::MAX, phases(1_000, 1_000, 1_000)).with(|it| it.client.clients = 2);
         assert_eq!(count_max(&config), u64::MAX);
     }
 }
 
 #[test]
 fn same_seed_gives_same_requests() {
-    let base = LoadConfig { clients: 2, ..config(Schedule::SlotRandom, 1_000.0, phases(100, 0, 500)) };
-    let all = |seed, client| all(&LoadConfig { seed, ..base.clone() }, 50, client);
+    let base = config(Schedule::SlotRandom, 1_000.0, phases(100, 0, 500)).with(|it| it.client.clients = 2);
+    let all = |seed, client| all(&base.clone().with(|it| it.client.seed = seed), 50, client);
     assert_eq!(all(1, 0), all(1, 0));
     assert_ne!(all(1, 0), all(2, 0));
     assert_ne!(all(1, 1), all(1, 0));
@@ -300,9 +291,9 @@ fn same_seed_gives_same_requests() {
 
 #[test]
 fn closed_loop_memory_is_bounded_and_divided() {
-    let closed = |measure_ms| LoadConfig { clients: 3, ..config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)) };
+    let closed = |measure_ms| config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)).with(|it| it.client.clients = 3);
     assert_eq!(count_max(&closed(3_000)), 500_000);
-    assert_eq!(count_max(&LoadConfig { pipeline: 16, ..closed(3_000) }), CLOSED_COUNT_MAX / 3);
-    assert_eq!(count_max(&LoadConfig { pipeline: 2, ..closed(3_000) }), 1_000_000);
+    assert_eq!(count_max(&closed(3_000).with(|it| it.pipeline = 16)), CLOSED_COUNT_MAX / 3);
+    assert_eq!(count_max(&closed(3_000).with(|it| it.pipeline = 2)), 1_000_000);
     assert_eq!(count_max(&closed(3_600_000)), CLOSED_COUNT_MAX / 3);
 }

@@ -57,7 +57,7 @@ pub fn assert_interleaved(run: &Run) {
     let feasible = || run.header.trials.iter().filter(|trial| trial.infeasible.is_empty());
     for trial in feasible() {
         let rivals = feasible().filter(|it| it.repeat == trial.repeat && it.workload == trial.workload);
-        let heats: Vec<_> = rivals.map(|it| it.load.slices.map(|slices| slices.heat)).collect();
+        let heats: Vec<_> = rivals.map(|it| it.client.slices.map(|slices| slices.heat)).collect();
         assert!(heats.iter().all(|heat| heat.is_some() && *heat == heats[0]), "{}: {heats:?}", trial.label());
     }
 }

@@ -140,7 +140,7 @@ fn wall_clock_step_changes_no_measurement() {
                 [load.response.distribution.max_ns, load.send_delay.distribution.max_ns, record.elapsed_ns, server_ns];
             assert!(times_ns.iter().all(|&ns| ns > 0 && ns < 1_000_000_000_000), "{times_ns:?}");
             // Guards of interleaved slices do not count, nor do rounds in which the client paused.
-            let measured = record.trial.load.slices.map_or(1.0, |slices| slices.measured_share());
+            let measured = record.trial.client.slices.map_or(1.0, |slices| slices.measured_share());
             assert!((1..=(500_000_000.0 * measured) as u64).contains(&load.window_ns), "{}", load.window_ns);
             assert_eq!(load.clock.went_back, 0);
         }
@@ -154,7 +154,7 @@ fn lost_cpu_ends_run_and_records_no_trial() {
         for trial in &mut header.trials {
             match (&mut trial.serve, side) {
                 (harness::spec::ServerSpec::Ours(serve), "server") => serve.cpus = vec![4_000],
-                _ => trial.load.cpus = vec![4_000],
+                _ => trial.client.cpus = vec![4_000],
             }
         }
         drop(Store::create(&folder.path().join(side), &header).unwrap());
@@ -169,7 +169,7 @@ fn lost_cpu_ends_run_and_records_no_trial() {
 
     // If a CPU is lost during a trial, the run discards the trial, because it did not run on the planned CPUs.
     let header = header(trials("epoll", "tcp", &QUICK.replace("300ms", "1s"), 2));
-    let cpus: Vec<usize> = header.trials[0].serve.cpus().iter().chain(&header.trials[0].load.cpus).copied().collect();
+    let cpus: Vec<usize> = header.trials[0].serve.cpus().iter().chain(&header.trials[0].client.cpus).copied().collect();
     let (before, mut rest) = (rustix::thread::sched_getaffinity(None).unwrap(), rustix::thread::CpuSet::new());
     (0..rustix::thread::CpuSet::MAX_CPU)
         .filter(|&cpu| before.is_set(cpu) && cpu != cpus[0])

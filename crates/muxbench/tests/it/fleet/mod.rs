@@ -44,7 +44,7 @@ fn assert_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     assert!(if load.slices.is_some() { load.planned < planned } else { load.planned == planned }, "{planned} planned");
     assert_eq!(load.completed, load.service.distribution.count);
     // Each process may round its share by one request.
-    let expected = load.rate_asked_per_s.unwrap() * record.trial.load.phases.measure_ns as f64 / 1e9;
+    let expected = load.rate_asked_per_s.unwrap() * record.trial.workload.phases.measure_ns as f64 / 1e9;
     assert!((planned as f64 - expected).abs() <= connections.len() as f64, "{planned} of {expected}");
     let samples = traffic::samples::read(&harness::store::samples_path(folder, record.trial.index)).unwrap();
     assert_eq!(samples.len() as u64, planned);
@@ -230,7 +230,7 @@ fn workers_share_each_trial_and_first_process_stores_it() {
     // in some trials.
     let loads = || run.records.iter().flat_map(|record| &record.load.as_ref().unwrap().processes);
     let trial = &run.header.trials[0];
-    let are_apart = !trial.serve.cpus().iter().any(|cpu| trial.load.cpus.contains(cpu));
+    let are_apart = !trial.serve.cpus().iter().any(|cpu| trial.client.cpus.contains(cpu));
     assert_eq!(loads().any(|process| process.cpu_taken_by_others.is_some()), are_apart);
     assert!(run.header.placement.contains("clients on"), "{}", run.header.placement);
     for other in &outputs[1..] {
@@ -251,7 +251,7 @@ fn workers_take_turns_with_several_servers() {
         let load = record.load.as_ref().unwrap();
         assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), [15, 16]);
         // On a busy machine a server may overrun its slices, and then runs separately.
-        assert_eq!(load.slices.is_some(), record.trial.load.slices.is_some());
+        assert_eq!(load.slices.is_some(), record.trial.client.slices.is_some());
         assert!(load.planned > 0 && load.completed > 0, "{}", record.verdict.reason);
     }
     assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");

@@ -394,7 +394,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
     let planned = trials[0]["load"]["planned"].as_u64().unwrap();
     assert_interleaved(&harness::store::read(&results).unwrap());
     // The samples of an interleaved trial include those of guards.
-    let has_guards = !trials[0]["trial"]["load"]["slices"].is_null();
+    let has_guards = !trials[0]["trial"]["client"]["slices"].is_null();
     assert!(samples.len() as u64 == planned || has_guards && samples.len() as u64 > planned, "{planned} planned");
     let log = std::fs::read_to_string(harness::store::histograms_path(&results, 0)).unwrap();
     assert!(log.contains(" connections, closed loop, repeat 0"), "{log}");

@@ -160,7 +160,7 @@ fn trials_of(run: &mut Run) -> impl Iterator<Item = &mut Trial> {
 /// Moves the client to CPU 7 in the last runs.
 fn moved_client(run: &mut Run, is_last: bool) {
     for record in run.records.iter_mut().filter(|_| is_last) {
-        record.trial.load.cpus = vec![7];
+        record.trial.client.cpus = vec![7];
     }
 }
 
@@ -192,7 +192,7 @@ fn settings_that_change_figures_separate_trends() {
                     guard_ns: 2,
                     seed: 1,
                 };
-                trial.load.slices = Some(slices).filter(|_| is_last);
+                trial.client.slices = Some(slices).filter(|_| is_last);
             },
             ", interleaved: true",
         ),

@@ -10,13 +10,12 @@ use crate::protocol::Fixed;
 /// A load with two requests per connection to a Unix socket without a listener.
 fn config(schedule: Schedule) -> LoadConfig {
     let service = wire::ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
-    LoadConfig {
-        connections: 4,
-        requests_per_connection: Some(2),
-        rate_per_s: Some(1_000.0),
-        schedule,
-        ..LoadConfig::new(wire::Address::Unix("/nobody/listens/here".into()), service)
-    }
+    LoadConfig::new(wire::Address::Unix("/nobody/listens/here".into()), service).with(|it| {
+        it.connections = 4;
+        it.requests_per_connection = Some(2);
+        it.rate_per_s = Some(1_000.0);
+        it.schedule = schedule;
+    })
 }
 
 /// Creates a client of the load `config` and passes it to `check`. The window begins immediately.
@@ -49,7 +48,7 @@ fn request_whose_write_fails_counts_as_sent() {
 
 #[test]
 fn closed_loop_counts_connections_beyond_its_memory() {
-    let mut config = LoadConfig { clients: 1_024, ..config(Schedule::Closed) };
+    let mut config = config(Schedule::Closed).with(|it| it.client.clients = 1_024);
     // A year.
     config.phases.measure_ns = 365 * 86_400 * 1_000_000_000;
     churner(&config, |mut churner| {
@@ -79,7 +78,7 @@ fn sessions_due_at_once_delay_each_other() {
 #[test]
 fn timer_ends_with_its_connection() {
     let think = Think { mean_ns: 1_000_000_000, exponential: false };
-    churner(&LoadConfig { think, ..config(Schedule::Closed) }, |mut churner| {
+    churner(&config(Schedule::Closed).with(|it| it.think = think), |mut churner| {
         let (io, _peer) = UnixStream::pair().unwrap();
         let now = churner.now();
         let slot = &mut churner.slots[0];

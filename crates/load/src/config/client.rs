@@ -1,0 +1,85 @@
+//! The client of a load: how it sends the traffic and measures the responses.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ClockChoice, Pacing, Phases, Roles, Slices, Timestamps, TlsConfig};
+
+/// The client of one trial, and its way to the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientConfig {
+    /// The TLS of the connections; `None` for plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
+    /// The `Host` header of HTTP requests; the server's address by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The only path to request, if the servers of a workload have different ones; by default, all of its paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The slices of an interleaved trial, outside of which the client sends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+    /// The way a sender waits for the next planned time.
+    pub pacing: Pacing,
+    /// The threads that send and receive: one loop or two threads.
+    pub roles: Roles,
+    /// Independent clients in this process. They divide the connections and the rate.
+    pub clients: u32,
+    /// Processes that divide the connections and the rate. Each has `clients` clients.
+    pub processes: u32,
+    /// CPUs to pin the client's threads to, in order, round robin. If empty, the kernel places the threads.
+    pub cpus: Vec<usize>,
+    /// Whether TCP sockets send small requests at once (TCP_NODELAY), without Nagle's algorithm.
+    pub tcp_nodelay: bool,
+    /// The clock of the timestamps.
+    pub clock: ClockChoice,
+    /// The origin of timestamps.
+    pub timestamps: Timestamps,
+    /// The seed of the schedule and of the connection popularity.
+    pub seed: u64,
+    /// The longest time to connect and get the first response (for `udp`, closed loops and short-lived connections: any response),
+    /// in ns.
+    pub timeout_ns: u64,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            host: None,
+            path: None,
+            slices: None,
+            pacing: Pacing::Auto,
+            roles: Roles::Auto,
+            clients: 1,
+            processes: 1,
+            cpus: Vec::new(),
+            tcp_nodelay: true,
+            clock: ClockChoice::Auto,
+            timestamps: Timestamps::Client,
+            seed: 1,
+            timeout_ns: 10_000_000_000,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// Returns the nanoseconds after the start at which `phase_ns` of the phases have passed.
+    pub fn elapsed_ns(&self, phase_ns: u64) -> u64 {
+        self.slices.as_ref().map_or(phase_ns, |slices| slices.edge_ns(phase_ns))
+    }
+
+    /// The window, in nanoseconds after the start.
+    pub fn window_ns(&self, phases: &Phases) -> Range<u64> {
+        let sending_ns = phases.sending_ns();
+        self.elapsed_ns(sending_ns - phases.measure_ns)..self.elapsed_ns(sending_ns)
+    }
+
+    /// The number of clients in all processes.
+    pub fn all_clients(&self) -> u32 {
+        self.clients.saturating_mul(self.processes)
+    }
+}
