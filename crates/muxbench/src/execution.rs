@@ -136,6 +136,7 @@ pub fn measure(
         if args.explain() && session.header.strategy.is_search() {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
+        args.versus(&session.header.trials)?;
         (session, stop)
     } else {
         let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
@@ -148,6 +149,7 @@ pub fn measure(
                 bail!("stopped");
             }
             let (mut plan, strategy) = strategy(plan, host)?;
+            args.versus(&plan.trials)?;
             if !strategy.is_search() {
                 plan.check_windows();
             }

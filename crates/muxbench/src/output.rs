@@ -22,9 +22,10 @@ pub fn columns() -> usize {
     variable.filter(is_positive).or_else(|| terminal().filter(is_positive)).unwrap_or(COLUMNS)
 }
 
-/// Returns the medium of tables and prose on standard output. With `is_wide`, tables have all their columns.
-pub fn medium(is_wide: bool) -> Medium {
-    Medium::Terminal(Terminal { columns: columns(), is_wide, is_coloured: is_coloured() })
+/// Returns the medium of tables and prose on standard output. With `is_wide`, tables have all their columns, and with `has_legend` their
+/// meaning.
+pub fn medium(is_wide: bool, has_legend: bool) -> Medium {
+    Medium::Terminal(Terminal { columns: columns(), is_wide, has_legend, is_coloured: is_coloured() })
 }
 
 /// Tests whether standard output has colours: on a terminal, unless NO_COLOR is set.

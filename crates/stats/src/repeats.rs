@@ -141,6 +141,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Returns a difference in the other direction.
+    pub fn reversed(self) -> Self {
+        let interval = self.interval.map(|it| Interval { low: -it.high, high: -it.low });
+        Self { value: -self.value, interval }
+    }
+
     /// Estimates a figure from its repeats; `None` without a positive value.
     pub fn of(repeats: &[Repeat]) -> Option<Self> {
         let usable = usable(repeats);

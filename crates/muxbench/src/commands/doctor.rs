@@ -21,7 +21,7 @@ pub struct Args {
     /// Remove what killed runs have left, and examine nothing
     ///
     /// End the processes and remove the socket folders of killed runs
-    #[arg(long, conflicts_with_all = ["json", "markdown", "wide"])]
+    #[arg(long, conflicts_with_all = ["json", "markdown", "wide", "legend"])]
     clean: bool,
     #[command(flatten)]
     format: FormatArgs,

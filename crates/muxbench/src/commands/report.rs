@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use harness::record::{Run, Strategy};
@@ -13,7 +13,7 @@ use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
 use report::analysis::deviation::{Deviations, INTERLEAVED};
 use report::analysis::gate_history::GateHistory;
-use report::analysis::history;
+use report::analysis::{history, row_named};
 use report::export::csv;
 use report::plot::{Drawn, gate_history, trends};
 use report::{Overloads, RunDiff, export, format, html, text};
@@ -23,7 +23,8 @@ use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
 /// Flags that choose what to print, so `--html` and `--figures` conflict with them.
-const NOT_FOR_PAGES: [&str; 7] = ["json", "explain", "csv", "markdown", "wide", "send_deviation", "openmetrics"];
+const NOT_FOR_PAGES: [&str; 9] =
+    ["json", "explain", "csv", "markdown", "wide", "legend", "versus", "send_deviation", "openmetrics"];
 
 /// Show a stored run, the difference of two, or the history of many
 #[derive(Debug, clap::Args)]
@@ -79,18 +80,24 @@ pub struct Args {
     /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
     #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
+    /// Print ratios and added times to this row, not to the best
+    ///
+    /// A name of the first column; of an external server also NAME without exec: or target:. `pairs` of --json has all ratios
+    #[arg(long, value_name = "ROW", help_heading = "Results", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["json", "csv", "paper", "send_deviation", "openmetrics"])]
+    versus: Option<String>,
     /// Print CSV
     ///
     /// A row is a trial (one run), a server (an overload), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
     /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
-    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide", "legend"])]
     csv: bool,
     /// Print OpenMetrics text, for Prometheus
     ///
     /// The figures of each trial, at the time of the trial, the ratios to the best architecture, and results of searches. `promtool tsdb
     /// create-blocks-from openmetrics` imports them
     #[arg(long, help_heading = "Results")]
-    #[arg(conflicts_with_all = ["json", "csv", "markdown", "wide", "explain", "paper", "send_deviation"])]
+    #[arg(conflicts_with_all = ["json", "csv", "markdown", "wide", "legend", "explain", "paper", "send_deviation"])]
     openmetrics: bool,
 }
 
@@ -140,6 +147,13 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         }
     }
     let path = |name: &str| args.html.clone().map(|file| file.unwrap_or_else(|| folder.join(name)));
+    let versus = match &args.versus {
+        Some(_) if !matches!(run.header.strategy, Strategy::Whole | Strategy::Until(_) | Strategy::Gate(_)) => {
+            bail!("--versus: only rankings have ratios; try a run of `muxbench compare`")
+        }
+        Some(name) => Some(row_named(&run.header.trials, name).map_err(|reason| anyhow!("--versus: {reason}"))?),
+        None => None,
+    };
     let mut sends_of = |trial| send_times(folder, &run, trial);
     let summary = || report::analysis::Summary::of(&run);
     if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
@@ -178,7 +192,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     } else {
         let show = |medium| {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
-            text::render(&run, medium) + &if args.explain { explanation() } else { String::new() }
+            text::render_versus(&run, versus.as_deref(), medium) + &if args.explain { explanation() } else { String::new() }
         };
         let csv = || Overloads::of(&run).map_or_else(|| csv::of_rows(&run.records), |it| csv::of_rows(&it.rows));
         args.format.print_or_csv(args.csv, || export::json::of(&run), csv, show)?;
@@ -199,10 +213,16 @@ fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
-    if args.explain {
-        bail!("--explain explains one run, but there are several; name one");
+/// Rejects flags that show one run.
+fn check_one_run(args: &Args) -> anyhow::Result<()> {
+    match [("--explain", args.explain), ("--versus", args.versus.is_some())].into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => bail!("{flag}: there are several runs; name one"),
+        None => Ok(()),
     }
+}
+
+fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
+    check_one_run(args)?;
     let mut builder = history::HistoryBuilder::default();
     for folder in &folders_of(given)? {
         let name = folder.display().to_string();
@@ -256,6 +276,7 @@ fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
         ("--html", args.html.is_some()),
         ("--csv", args.csv),
         ("--explain", args.explain),
+        ("--versus", args.versus.is_some()),
         ("--paper", args.paper.is_some()),
         ("--send-deviation", args.send_deviation),
         ("--openmetrics", args.openmetrics),
@@ -302,9 +323,7 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
 }
 
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
-    if args.explain {
-        bail!("--explain explains one run, but there are several; name one");
-    }
+    check_one_run(args)?;
     let (first, second) = (read(a)?, read(b)?);
     let (first, second) = (advise::as_planned(&first), advise::as_planned(&second));
     for (folder, run) in [(a, &first), (b, &second)] {

@@ -70,7 +70,7 @@ pub struct Args {
     /// Print CSV
     ///
     /// A row is a published value, or a claim if the paper has no tables; with --figure a point, with --table a row of the table
-    #[arg(long, conflicts_with_all = ["json", "markdown", "wide"], help_heading = "Results")]
+    #[arg(long, conflicts_with_all = ["json", "markdown", "wide", "legend"], help_heading = "Results")]
     csv: bool,
     /// Print no progress
     #[arg(long, short, help_heading = "Results")]

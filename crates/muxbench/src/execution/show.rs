@@ -18,14 +18,15 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         output::print_json(&report::export::json::of(run))?;
     } else {
         let medium = args.format.medium();
-        output::print(&report::text::render(run, medium))?;
+        let versus = args.versus(&run.header.trials)?;
+        output::print(&report::text::render_versus(run, versus.as_deref(), medium))?;
         if args.explain() {
             output::print(&format!("\n{}", report::text::cost::render(&report::analysis::Summary::of(run), medium)))?;
         }
-        let mut places = format!("Results: {folder} (as a page with figures: muxbench report {folder} --html)\n");
+        let mut places = format!("Results: {folder} (page: muxbench report {folder} --html; columns: --legend)\n");
         if matches!(run.header.strategy, Strategy::Capacity(_)) {
             // The probes of a search differ in rate, so no page can show them.
-            places = format!("Results: {folder}\n");
+            places = format!("Results: {folder} (columns: muxbench report {folder} --legend)\n");
         }
         if let Some(paper) = papers::of_experiment(&run.header.experiment) {
             places += &format!("Beside the paper: muxbench report {folder} --paper {}\n", paper.name);

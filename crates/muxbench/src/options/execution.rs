@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
+use harness::record::Trial;
+use report::analysis::row_named;
+
 use super::format::{FormatArgs, given_flags};
 use super::given::Actions;
 
@@ -41,6 +45,13 @@ impl ExecutionArgs {
         self.actions.has("explain")
     }
 
+    /// Returns the label of the row to which ratios refer, if the user chose one of these trials.
+    pub fn versus(&self, trials: &[Trial]) -> anyhow::Result<Option<String>> {
+        let name = self.actions.get::<String>("versus");
+        let label = name.map(|name| row_named(trials, &name).map_err(|reason| anyhow!("--versus: {reason}")));
+        label.transpose()
+    }
+
     pub fn distributed(&self) -> bool {
         self.actions.has("distributed")
     }
@@ -53,6 +64,7 @@ impl ExecutionArgs {
     /// Returns the given flags that choose how a run is shown. `--resume` allows them all.
     pub fn display_flags(&self) -> Vec<String> {
         let own = [("--strict", self.strict), ("--explain", self.explain()), ("--quiet", self.quiet)];
-        given_flags(self.format.flags().into_iter().chain(own))
+        let versus = self.actions.get::<String>("versus").map(|row| ["--versus".to_owned(), row]);
+        given_flags(self.format.flags().into_iter().chain(own)).into_iter().chain(versus.into_iter().flatten()).collect()
     }
 }

@@ -19,6 +19,9 @@ pub struct FormatArgs {
     /// Print all columns of tables, however wide
     #[arg(long, conflicts_with_all = ["json", "markdown"], hide_short_help = true)]
     pub wide: bool,
+    /// Explain the columns of tables
+    #[arg(long, conflicts_with_all = ["json", "markdown"], hide_short_help = true)]
+    pub legend: bool,
 }
 
 /// Returns the flags that the user gave, in this order.
@@ -28,12 +31,12 @@ pub fn given_flags(flags: impl IntoIterator<Item = (&'static str, bool)>) -> Vec
 
 impl FormatArgs {
     /// Returns all flags, and whether the user gave them.
-    pub fn flags(&self) -> [(&'static str, bool); 3] {
-        [("--json", self.json), ("--markdown", self.markdown), ("--wide", self.wide)]
+    pub fn flags(&self) -> [(&'static str, bool); 4] {
+        [("--json", self.json), ("--markdown", self.markdown), ("--wide", self.wide), ("--legend", self.legend)]
     }
 
     pub fn medium(&self) -> Medium {
-        if self.markdown { Medium::Markdown } else { output::medium(self.wide) }
+        if self.markdown { Medium::Markdown } else { output::medium(self.wide, self.legend) }
     }
 
     /// Prints `value` as JSON, or its text.

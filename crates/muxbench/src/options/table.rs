@@ -70,6 +70,7 @@ const CONDITIONS: u64 = 1 << 28;
 const EXPLAIN: u64 = 1 << 29;
 const COMMANDS: u64 = 1 << 30;
 const DISTRIBUTED: u64 = 1 << 31;
+const VERSUS: u64 = 1 << 32;
 
 /// The groups of each load with a client.
 const TRAFFIC: u64 =
@@ -81,7 +82,7 @@ const ANY_LOOP: u64 = RATE | CLOSED | STREAM | SESSIONS | SESSION_WINDOW | PORTS
 
 /// The groups that each command takes.
 const GROUPS: &[(&str, u64)] = &[
-    ("compare", SETUP | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | PLACEBO | EXPLAIN | DISTRIBUTED),
+    ("compare", SETUP | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | PLACEBO | EXPLAIN | VERSUS | DISTRIBUTED),
     ("sweep", SETUP | SESSIONS | SESSION_WINDOW | PORTS | DATAGRAM_SERVER | PLACEBO | EXPLAIN | DISTRIBUTED),
     ("capacity", SETUP | SESSIONS | PORTS | DATAGRAM_SERVER | PLACEBO | DISTRIBUTED),
     ("overload", SETUP | PLACEBO | DISTRIBUTED),
@@ -93,7 +94,7 @@ const GROUPS: &[(&str, u64)] = &[
     ("serve", SERVER | SYSCALLS | DATAGRAM_SERVER | PORTS | SERVICE | STREAM | KV_SERVER | FOLDER),
     ("calibrate", PLACEMENT | CLIENT),
     ("lab", CONDITIONS),
-    ("run", SYSCALLS | TRIALS | EXPLAIN | COMMANDS | DISTRIBUTED),
+    ("run", SYSCALLS | TRIALS | EXPLAIN | VERSUS | COMMANDS | DISTRIBUTED),
     ("plan", SYSCALLS | TRIALS),
 ];
 
@@ -433,5 +434,11 @@ rows! {
         ///
         /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
         "explain" "" switch, action(), conflicts("json"), basic("compare run");
+    }
+    VERSUS "Results" "" {
+        /// Print ratios and added times to this row, not to the best
+        ///
+        /// A name of the first column; of an external server also NAME without exec: or target:. `pairs` of --json has all ratios
+        "versus" "ROW" text, action(), conflicts("json");
     }
 }

@@ -43,7 +43,7 @@ pub fn overall(summary: &Summary) -> String {
         several => {
             let same =
                 same(best.iter().flat_map(|(it, _)| it.ranked()).filter(|row| several.contains(&row.label.as_str())));
-            format!("Best {under}: {}; they {}{unranked}.", several.join(", "), same.1)
+            format!("Best {under}: {}; they {same}{unranked}.", several.join(", "))
         }
     }
 }
@@ -84,8 +84,7 @@ pub fn of(comparison: &Comparison) -> String {
         let p50 = best.service.map_or_else(String::new, |service| format::time(service.p50_ns as f64));
         format!("service time p50 {p50}")
     };
-    let compared: Vec<String> = ranked[1..].iter().map(|row| against_best(row)).collect();
-    let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
+    let compared: String = against_best(&ranked).iter().map(|text| format!("; {text}")).collect();
     // A closed loop slows down with the server, so the tails of architectures result from different rates.
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
@@ -105,11 +104,7 @@ pub fn of(comparison: &Comparison) -> String {
         _ if has_no_interval => leads,
         (_, 1) => "is best",
         // The first row may lead by chance, or by little.
-        _ => {
-            let equals = equals_of_best(comparison);
-            let same = same(comparison.ranked().filter(|row| equals.contains(&row.label.as_str())));
-            &format!("{leads}, but at least one other {}", same.0)
-        }
+        _ => leads,
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
 }
@@ -143,19 +138,34 @@ fn place(comparison: &Comparison) -> String {
     }
 }
 
-fn against_best(row: &Row) -> String {
-    let Some(ratio) = row.ratio else { return row.label() };
-    let (name, times) = (&row.label, ratio.ratio);
-    let Some(interval) = ratio.interval else { return format!("{name} {times:.2}x (no interval)") };
-    let of_ratio = format!("{:.2}x to {:.2}x", interval.low, interval.high);
-    let of_added = row.added_ns.filter(|it| it.interval.is_some()).map(|it| format::added_us(Some(it)) + " µs");
-    match of_added {
-        _ if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
-        Some(added) if !ratio.differs_from_one() => format!("{name} not significantly different ({added})"),
-        None if !ratio.differs_from_one() => format!("{name} not significantly different ({of_ratio})"),
-        Some(added) => format!("{name} {added}, {times:.2}x"),
-        None => format!("{name} {times:.2}x ({of_ratio})"),
+/// Returns which rows equal the best in practice, which do not differ significantly, and the next best one: phrases.
+fn against_best(ranked: &[&Row]) -> Vec<String> {
+    let added = |row: &Row| row.added_ns.filter(|it| it.interval.is_some()).map(|it| format::added_us(Some(it)) + " µs");
+    let (mut equal, mut open, mut unknown, mut next) = (Vec::new(), Vec::new(), Vec::new(), None);
+    for row in &ranked[1..] {
+        let (name, Some(ratio)) = (&row.label, row.ratio) else { continue };
+        let Some(interval) = ratio.interval else {
+            unknown.push(format!("{name} {:.2}x (no interval)", ratio.ratio));
+            continue;
+        };
+        let of_ratio = format!("{:.2}x to {:.2}x", interval.low, interval.high);
+        if ratio.is_practically_one(MARGIN) {
+            equal.push(name.clone());
+        } else if !ratio.differs_from_one() {
+            open.push(format!("{name} ({})", added(row).unwrap_or(of_ratio)));
+        } else if next.is_none() {
+            let times = ratio.ratio;
+            let text = added(row).map_or(format!("{times:.2}x ({of_ratio})"), |added| format!("{added}, {times:.2}x"));
+            next = Some(format!("next is {name}, {text}"));
+        }
     }
+    let (differs, are) = (["differs", "differ"], ["is", "are"]);
+    let plural = |names: &[String], forms: [&'static str; 2]| forms[usize::from(names.len() > 1)];
+    let margin = format::percent(MARGIN);
+    let listed = |names: &[String], text: String| (!names.is_empty()).then(|| format!("{} {text}", format::listed(names)));
+    let equals = listed(&equal, format!("{} by at most {margin}", plural(&equal, differs)));
+    let open = listed(&open, format!("{} not significantly different", plural(&open, are)));
+    equals.into_iter().chain(open).chain(unknown).chain(next).collect()
 }
 
 /// Returns the rows whose ratio to the best has too few repeats for an interval.
@@ -169,12 +179,11 @@ fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     comparison.ranked().filter(is_equal).map(|row| row.label.as_str()).collect()
 }
 
-/// Returns how one row, and how several, compare with the best that they equal.
-fn same<'a>(mut equals: impl Iterator<Item = &'a Row>) -> (String, String) {
-    let margin = format::percent(MARGIN);
+/// Returns how several rows compare with the best that they equal.
+fn same<'a>(mut equals: impl Iterator<Item = &'a Row>) -> String {
     match equals.all(|row| row.ratio.is_none_or(|it| it == Ratio::ONE || it.is_practically_one(MARGIN))) {
-        true => (format!("differs by at most {margin}"), format!("differ by at most {margin}")),
-        false => ("is not significantly different".into(), "are not significantly different".into()),
+        true => format!("differ by at most {}", format::percent(MARGIN)),
+        false => "are not significantly different".into(),
     }
 }
 

@@ -22,15 +22,8 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let sum = |count: fn(&SliceResult) -> u64| heats.values().map(|it| count(it)).sum::<u64>();
     let (all, left_out) = (sum(|it| it.rounds + it.left_out), sum(|it| it.rounds + it.left_out - it.measured_rounds()));
     let measured = sum(|it| it.left_out) - left_out;
-    let ms = |ns: u64| format!("{} ms", ns as f64 / 1e6);
     let windows = if heats.len() > 1 { format!(" in each of {} windows", heats.len()) } else { String::new() };
-    let gap = Some(first.gap_ns).filter(|&ns| ns > 0);
-    let gap = gap.map_or_else(String::new, |ns| format!(" with gaps of {} between them", ms(ns)));
-    let mut turns = format!(
-        "The servers took turns of {}{gap}{windows}; the first {} of a turn do not count.",
-        ms(first.slice_ns),
-        ms(first.guard_ns)
-    );
+    let mut turns = format!("The servers took turns of {} ms{windows}.", first.slice_ns as f64 / 1e6);
     if left_out > 0 {
         turns += &format!(" {left_out} of {all} rounds are left out, because a client paused.");
     }
@@ -83,7 +76,7 @@ mod tests {
     fn interleaved_run_states_its_turns_and_rounds() {
         let mut run = testkit::interleaved_run();
         let sentences = |run: &_| Summary::of(run).comparisons[0].interleaving.clone();
-        let turns = "The servers took turns of 10 ms in each of 6 windows; the first 2 ms of a turn do not count.";
+        let turns = "The servers took turns of 10 ms in each of 6 windows.";
         assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out, because a client paused.")]);
         let measured = " A client paused in 2400 of 2676 rounds: too many to leave out, so they are measured.";
         for (left_out, rest) in [(400, measured), (0, "")] {
@@ -92,11 +85,6 @@ mod tests {
             }
             assert_eq!(sentences(&run), [format!("{turns}{rest}")]);
         }
-        run.records[0].trial.client.slices.as_mut().unwrap().gap_ns = 500_000;
-        assert!(
-            sentences(&run)[0]
-                .starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them in each of 6 windows; ")
-        );
         let of = |run: &Run, name: &str| -> Vec<usize> {
             (0..run.records.len()).filter(|&at| run.records[at].trial.label() == name).collect()
         };

@@ -50,6 +50,7 @@ pub use atlas::Atlas;
 pub use capacity::Capacities;
 pub use gate::GateReport;
 pub use overload::Overloads;
+pub use row::row_named;
 pub use run_diff::RunDiff;
 pub use summary::Summary;
 pub use sweep::Sweep;

@@ -13,6 +13,8 @@ use stats::{Distribution, Estimate, Ratio, Repeat};
 use super::balance::Balance;
 use super::cost::CostBreakdown;
 use super::stream::Streams;
+use crate::format;
+use crate::list::distinct;
 
 /// A ratio makes no practical difference if its whole interval is within this distance of 1.
 pub const MARGIN: f64 = 0.05;
@@ -234,6 +236,14 @@ pub(crate) struct Pair {
     pub(crate) decision: Option<Decision>,
 }
 
+/// Returns the label of the row that `name` names: a label, or the name of an external server.
+pub fn row_named(trials: &[Trial], name: &str) -> Result<String, String> {
+    let labels = distinct(trials.iter().filter(|trial| !trial.is_reference).map(Trial::label));
+    let is_named = |label: &&String| *label == name || label.split_once(':').is_some_and(|(_, it)| it == name);
+    let found = labels.iter().find(|label| *label == name).or_else(|| labels.iter().find(is_named));
+    found.cloned().ok_or_else(|| format!("no row is named {name}; the rows are {}", format::listed(&labels)))
+}
+
 impl Comparison {
     /// Returns the ranked architectures from the best one on, without the placebo.
     pub(crate) fn ranked(&self) -> impl Iterator<Item = &Row> {
@@ -287,5 +297,21 @@ impl Row {
     /// Returns whether the row is ranked.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_is_named_by_its_label_or_its_server() {
+        let mut trials = testkit::run().header.trials;
+        trials[0].architecture = "exec:node".parse().unwrap();
+        for (name, label) in [("mt", "mt"), ("exec:node", "exec:node"), ("node", "exec:node")] {
+            assert_eq!(row_named(&trials, name).as_deref(), Ok(label));
+        }
+        let error = row_named(&trials, "exec").unwrap_err();
+        assert!(error.starts_with("no row is named exec; the rows are exec:node, "), "{error}");
     }
 }

@@ -135,7 +135,7 @@ fn state(rows: &[Row], is_closed: bool) -> Option<String> {
         true => format!(
             "The host changed its speed: {range}. The intervals speak for this range; added times carry further than ratios."
         ),
-        false => format!("{}. The intervals speak for this state of the host.", range),
+        false => format!("{range}."),
     })
 }
 

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn winner_and_findings_are_coloured() {
-        let terminal = Terminal { columns: 80, is_wide: false, is_coloured: true };
+        let terminal = Terminal { columns: 80, is_wide: false, has_legend: false, is_coloured: true };
         let report = AdviceReport::of(&testkit::advise_run(30)).unwrap();
         let text = painted(&render(&report, Medium::Terminal(terminal)));
         for words in ["\n\u{1b}[1mmt ", "\u{1b}[32mwinner\u{1b}[0m", "\u{1b}[33msaturated\u{1b}[0m"] {

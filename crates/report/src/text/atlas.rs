@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn answers_are_coloured() {
-        let terminal = Terminal { columns: 80, is_wide: true, is_coloured: true };
+        let terminal = Terminal { columns: 80, is_wide: true, has_legend: false, is_coloured: true };
         let text = painted(&render(&crate::analysis::atlas::made_up(), Medium::Terminal(terminal)));
         for words in [" \u{1b}[1mmt\u{1b}[0m ", " \u{1b}[32mtie: mt, ", " \u{1b}[33mnone\u{1b}[0m "] {
             assert!(text.contains(words), "{text}");

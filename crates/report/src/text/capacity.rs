@@ -115,7 +115,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
         lines.extend(interleaving(&rows).map(|text| medium.prose(&text)));
         lines.push(medium.prose(&sentence(&rows, capacities.unit())) + "\n");
     }
-    lines.push(medium.prose(
+    lines.extend(medium.legend(
         "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the value \
          in the table, half of the probes succeed; the interval contains this value with a probability of 95 %.",
     ));

@@ -66,11 +66,11 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
     lines.push(String::new());
     let percents = "A column with a percentage has the deviation in µs that this share of the sends does not exceed. \"±1 µs %\" is \
                     the share within 1 µs of the median.";
-    lines.push(medium.prose(&format!("{DEFINITION} {percents}")));
+    lines.extend(medium.legend(&format!("{DEFINITION} {percents}")));
     let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule != Schedule::Constant).count();
     if uneven > 0 {
         let what = format!(
-            "The definition assumes constant intervals. {uneven} trials have another schedule: their deviations come from the \
+            "A deviation assumes constant intervals. {uneven} trials have another schedule: their deviations come from the \
              schedule, not from the client. See the send delay instead (`muxbench report`), or use --schedule constant."
         );
         lines.push(medium.prose(&what));

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn findings_are_coloured() {
-        let terminal = Terminal { columns: 120, is_wide: false, is_coloured: true };
+        let terminal = Terminal { columns: 120, is_wide: false, has_legend: false, is_coloured: true };
         let report = GateReport::of(&testkit::gate_run(20)).unwrap();
         let text = painted(&render(&report, Medium::Terminal(terminal)));
         assert!(text.contains("\u{1b}[31mslower\u{1b}[0m\n"), "{text}");

@@ -105,7 +105,7 @@ pub fn render(history: &History, medium: Medium) -> String {
         lines.push(String::new());
     }
     lines.push(medium.prose(&history.sentence));
-    lines.push(medium.prose(
+    lines.extend(medium.legend(
         "Each character of a curve is a run, from the oldest to the newest. Each curve has its own logarithmic scale, which spans at \
          least a factor of 1.5. Values are those of the newest run. The last columns compare the newest run \
          with the run before, by the median service time or, in a closed loop, by throughput.",

@@ -11,13 +11,18 @@ use crate::format;
 
 /// Describes the host, the client and the command of a run.
 pub(crate) fn host(run: &Run) -> String {
+    conditions(run, true, true)
+}
+
+/// Does so, with notes on the columns of CPU time and on memory monitors only if the reader needs them.
+pub(super) fn conditions(run: &Run, has_cpu: bool, has_monitors: bool) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let system = harness::host::system(&header.host).unwrap_or_else(|| "unknown system".into());
     let trials = counts(run);
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
-        format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
+        format!(" Client: {}{pacing}, clock {}.", format::name(&load.roles), load.clock.source)
     });
     let is_unix = |trial: &Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
@@ -26,15 +31,15 @@ pub(crate) fn host(run: &Run) -> String {
         network => network,
     };
     format!(
-        "Host: {}, {system}, {}. Network: {}.\n\
-         {}{}{client}{}\
+        "Host: {}, {system}, {}. Network: {}.{client}\n\
+         {}{}{}\
          Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
         header.placement,
         network,
-        about_interrupts(run),
+        if has_cpu { about_interrupts(run) } else { "" },
         warm_up::sentences(run).iter().map(|sentence| format!("{sentence}\n")).collect::<String>(),
-        about_monitors(run),
+        if has_monitors { about_monitors(run) } else { String::new() },
         header.name,
         header.seed,
         header.muxbench,

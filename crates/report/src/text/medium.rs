@@ -18,13 +18,15 @@ pub struct Terminal {
     pub columns: usize,
     /// Whether tables have all their columns.
     pub is_wide: bool,
+    /// Whether tables are followed by the meaning of their columns.
+    pub has_legend: bool,
     /// Whether the text has the marks that [`super::style::painted`] replaces.
     pub is_coloured: bool,
 }
 
 impl From<usize> for Medium {
     fn from(columns: usize) -> Self {
-        Self::Terminal(Terminal { columns, is_wide: false, is_coloured: false })
+        Self::Terminal(Terminal { columns, is_wide: false, has_legend: false, is_coloured: false })
     }
 }
 
@@ -43,6 +45,11 @@ impl Medium {
             Self::Terminal(Terminal { is_wide: false, columns, .. }) => columns,
             Self::Terminal(_) | Self::Markdown => usize::MAX,
         }
+    }
+
+    /// Tests whether tables that have nothing unusual are left out.
+    pub(crate) fn is_brief(self) -> bool {
+        matches!(self, Self::Terminal(Terminal { is_wide: false, .. }))
     }
 
     /// Tests whether the medium has colours.
@@ -69,6 +76,12 @@ impl Medium {
             Self::Terminal(terminal) => wrap(text, terminal.columns),
             Self::Markdown => text.lines().map(|line| escaped(line) + "\n").collect::<Vec<_>>().join("\n"),
         }
+    }
+
+    /// Formats what explains columns, and is the same for every run. Readers of Markdown cannot ask for it, so they always get it.
+    pub(crate) fn legend(self, text: &str) -> Option<String> {
+        let is_hidden = matches!(self, Self::Terminal(Terminal { has_legend: false, .. }));
+        (!is_hidden).then(|| self.prose(text))
     }
 
     /// Formats a table in Markdown: the headings, the line that aligns all columns but the first, and the rows.

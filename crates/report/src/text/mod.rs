@@ -48,12 +48,17 @@ use crate::analysis::Answer;
 
 /// Renders the result of a run, or its ranking; of a gate both.
 pub fn render(run: &Run, medium: Medium) -> String {
+    render_versus(run, None, medium)
+}
+
+/// Renders a run, with a ranking that has ratios to the row with this label in place of those to the best.
+pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String {
     match Answer::of(run) {
         Some(Answer::Sweep(sweep)) => sweep::render(run, &sweep, medium),
         Some(Answer::Capacity(capacities)) => capacity::render(run, &capacities, medium),
         Some(Answer::Overload(overloads)) => overload::render(run, &overloads, medium),
         Some(Answer::Advice(advice)) => advice::render(&advice, medium),
-        Some(Answer::Gate(gate)) => gate::render(&gate, medium) + "\n" + &run::render(run, medium),
-        None => run::render(run, medium),
+        Some(Answer::Gate(gate)) => gate::render(&gate, medium) + "\n" + &run::render_versus(run, versus, medium),
+        None => run::render_versus(run, versus, medium),
     }
 }

@@ -69,7 +69,7 @@ pub fn render(run: &Run, overloads: &Overloads, medium: Medium) -> String {
         lines.extend(problems(&rows).iter().map(|text| medium.prose(text)));
     }
     lines.push(medium.prose(&overloads.sentence) + "\n");
-    lines.push(medium.prose(NOTES));
+    lines.extend(medium.legend(NOTES));
     lines.push(medium.prose(&host(run)));
     medium.finished(lines.join("\n") + "\n")
 }

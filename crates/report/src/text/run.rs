@@ -1,10 +1,12 @@
 //! A run's ranking as text.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use harness::record::{Figure, Run, Workload};
 use load::result::{Hardware, HttpResult, LateSends};
-use stats::Distribution;
+use stats::{Distribution, Estimate, Ratio};
 
-use super::host::host;
+use super::host::conditions;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
@@ -115,9 +117,11 @@ fn rate(row: &Row) -> String {
 
 fn memory(row: &Row) -> String {
     cost(row, |c| {
-        let known = |bytes: Option<f64>| bytes.map_or("?".into(), format::bytes);
-        let (user, kernel) = (c.memory_user_bytes_per_connection, c.memory_kernel_bytes_per_connection);
-        format!("{} + {}", known(user), known(kernel))
+        let known = |bytes: Option<f64>| bytes.map_or(none(), format::bytes);
+        match (c.memory_user_bytes_per_connection, c.memory_kernel_bytes_per_connection) {
+            (None, None) => none(),
+            (user, kernel) => format!("{} + {}", known(user), known(kernel)),
+        }
     })
 }
 
@@ -145,24 +149,37 @@ fn verdict(row: &Row) -> String {
 }
 
 /// The statistics behind the columns.
-pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats give no interval. Differences are significant if their p value is at most 5 %, corrected for all \
+pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats give no interval. An interval speaks for the speeds that the host had during the run. Differences are significant if their p value is at most 5 %, corrected for all \
      pairs of a table. Percentiles are those of the requests of all repeats together. \"range\" has the lowest and the highest ratio \
      of a repeat.";
 
 /// The meaning of the memory columns.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
-                                          connection (?: unknown).";
+                                          connection.";
 
 /// Renders the rankings, the conclusion and the conditions of a run.
 pub fn render(run: &Run, medium: Medium) -> String {
+    render_versus(run, None, medium)
+}
+
+/// Renders them with ratios to the row with a label, in place of those to the best.
+pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String {
     let summary = Summary::of(run);
     let mut lines = Vec::new();
+    let (mut has_cpu, mut has_monitors) = (false, false);
     for comparison in &summary.comparisons {
         let Comparison { title, network, interleaving, state, rows, .. } = comparison;
         lines.push(medium.heading(title));
         lines.extend(network.iter().chain(interleaving).chain(state).map(|sentence| medium.prose(sentence)));
-        lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium));
+        let mut columns = columns(&comparison.workload);
+        let missing = versus.and_then(|name| set_base(&mut columns, comparison, name));
+        let (table, dropped) = table::of(&columns, rows, medium);
+        has_cpu |= !dropped.iter().any(|heading| heading.starts_with("CPU"));
+        lines.push(table);
+        lines.extend((!dropped.is_empty()).then(|| medium.prose(&table::too_narrow(&dropped))));
+        lines.extend(missing.map(|text| medium.prose(&text)));
         lines.extend(tail_mark::notes(rows).iter().map(|note| medium.prose(note)));
+        has_monitors |= tail_mark::names_monitors(rows);
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
         lines.extend(http(rows, medium));
@@ -184,8 +201,42 @@ pub fn render(run: &Run, medium: Medium) -> String {
     lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));
     lines.push(medium.prose(&conclusion::overall(&summary)) + "\n");
     lines.extend(to_decide(&summary, medium));
-    lines.push(medium.prose(&about(run, &summary)));
+    lines.extend(medium.legend(&legend(&summary)));
+    lines.push(medium.prose(&conditions(run, has_cpu, !has_monitors)));
     medium.finished(lines.join("\n") + "\n")
+}
+
+/// Lets columns show ratios to, and times added to, the row with a label. Returns a sentence if that row has none.
+fn set_base(columns: &mut Vec<Column<Row>>, comparison: &Comparison, base: &str) -> Option<String> {
+    if !comparison.rows.iter().any(|row| row.is_ranked() && row.label == base) {
+        return Some(format!("{base} is not ranked here, so the ratios are those to the best."));
+    }
+    let differences: BTreeMap<String, (Ratio, Option<Estimate>)> = comparison
+        .rows
+        .iter()
+        .filter_map(|row| match comparison.pair(&row.label, base) {
+            _ if row.label == base => Some((row.label(), (Ratio::ONE, None))),
+            Some(pair) if pair.base == base => Some((row.label(), (pair.ratio, pair.added_ns))),
+            Some(pair) => Some((row.label(), (pair.ratio.inverse(), pair.added_ns.map(Estimate::reversed)))),
+            None => None,
+        })
+        .collect();
+    columns.retain(|column| column.heading != "range");
+    for column in columns {
+        let differences = differences.clone();
+        match column.heading.as_str() {
+            "vs best" => {
+                column.heading = format!("vs {base}");
+                column.text =
+                    Box::new(move |row| format::ratio(differences.get(&row.label).map(|(ratio, _)| *ratio)));
+            }
+            "added µs" => {
+                column.text = Box::new(move |row| format::added_us(differences.get(&row.label).and_then(|it| it.1)));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns the lines with the command that decides open pairs.
@@ -255,12 +306,19 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.http.is_none()) {
         return Vec::new();
     }
-    let mut parts = vec![
-        medium.prose(
-            "Responses of the whole trials by status, and the time from the request to the first byte of its response:",
-        ),
-        table::of(&http_columns(), rows, medium).0,
-    ];
+    let statuses: BTreeSet<u16> =
+        rows.iter().filter_map(|row| row.http.as_ref()).flat_map(|http| http.statuses.keys().copied()).collect();
+    let mut parts = match statuses.first() {
+        Some(status) if statuses.len() == 1 && medium.is_brief() => {
+            vec![medium.prose(&format!("All responses had status {status}. --wide shows the times to their first bytes."))]
+        }
+        _ => vec![
+            medium.prose(
+                "Responses of the whole trials by status, and the time from the request to the first byte of its response:",
+            ),
+            table::of(&http_columns(), rows, medium).0,
+        ],
+    };
     let reconnects = |row: &Row| row.http.as_ref().map_or(0, |http| http.reconnects);
     let each = rows.iter().filter(|row| reconnects(row) > 0).map(|row| format!("{} {}", row.label(), reconnects(row)));
     let each: Vec<String> = each.collect();
@@ -341,16 +399,15 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     lines
 }
 
-/// Defines the columns, and states the conditions of the run.
-fn about(run: &Run, summary: &Summary) -> String {
+/// Defines the columns.
+fn legend(summary: &Summary) -> String {
     format!(
         "Service time (p1 to p99, in µs) runs from the request's write to the last byte of its response. \
          Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
-         \"vs best\" is the ratio to the best by {}, and \"added\" the difference; their intervals: {}. {NOTES_OF_STATISTICS}\n\
-         {NOTES_OF_MEMORY}\n{}",
+         \"vs best\" is the ratio to the best by the {}, and \"added\" the difference; their intervals: {}. {NOTES_OF_STATISTICS}\n\
+         {NOTES_OF_MEMORY}\n",
         summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        summary.interval_method,
-        host(run)
+        summary.interval_method
     )
 }
 

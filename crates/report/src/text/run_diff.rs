@@ -113,7 +113,7 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         let note = "CHANGELOG.md lists the changes that affect measurements.";
         lines.push(prose(format!("muxbench differs: A {a}; B {b}. {note}")));
     }
-    lines.push(prose(format!(
+    lines.extend(medium.legend(&format!(
         "All values are geometric means over repeats. \"B/A\" is their ratio; its interval: {}. Fewer than three repeats give no \
          interval. A finding holds for all ratios of a figure together (5 %, corrected by Holm). A difference within {:.0} % \
          has no practical effect.",

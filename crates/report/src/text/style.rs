@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn best_row_and_verdicts_are_coloured() {
-        let plain = Terminal { columns: 80, is_wide: false, is_coloured: false };
+        let plain = Terminal { columns: 80, is_wide: false, has_legend: false, is_coloured: false };
         let coloured = Medium::Terminal(Terminal { is_coloured: true, ..plain });
         for run in [testkit::run(), testkit::sweep_run(), testkit::capacity_run()] {
             let (text, plain) = (painted(&render(&run, coloured)), render(&run, Medium::Terminal(plain)));

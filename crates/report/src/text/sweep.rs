@@ -70,7 +70,7 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
         let drawn = curves::draw("p99 of the response time", "planned requests/s", &curves, medium.width());
         lines.extend(drawn.map(|chart| medium.verbatim(&chart) + "\n"));
     }
-    lines.push(medium.prose(
+    lines.extend(medium.legend(
         "Response time runs from the planned send to the last byte of the response, so it includes queueing. min_rep_rate, \
          max_rep_rate and stddev_rep_rate compare the reply rates of the eighths of each window; avg_rep_rate is the mean over \
          whole windows.",

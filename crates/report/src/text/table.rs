@@ -1,5 +1,6 @@
 //! Tables that fit their medium: a narrow terminal gets the most important columns only.
 
+use crate::format::listed;
 use crate::text::Medium;
 use crate::text::medium::{Terminal, wrap};
 use crate::text::style::Style;
@@ -38,10 +39,17 @@ pub(crate) fn with_dropped<'a, T: 'a>(
     let (table, dropped) = of(columns, rows, medium);
     match dropped.as_slice() {
         [] => table,
-        dropped => {
-            format!("{table}\n{}", medium.prose(&format!("(too narrow for: {}; see --wide)", dropped.join(", "))))
-        }
+        dropped => format!("{table}\n{}", medium.prose(&too_narrow(dropped))),
     }
+}
+
+/// Names the first dropped columns, counts the others, and names the flag that shows them.
+pub(crate) fn too_narrow(dropped: &[&str]) -> String {
+    const NAMED: usize = 3;
+    let (named, others) = dropped.split_at(dropped.len().min(NAMED));
+    let others = Some(others.len()).filter(|count| *count > 0).map(|count| format!("{count} more"));
+    let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).chain(others).collect();
+    format!("(too narrow for {}: --wide)", listed(&named))
 }
 
 /// Returns a table with as many of `columns` as fit, and the headings of the dropped columns. Columns are added by their rank, and
@@ -203,7 +211,7 @@ mod tests {
             column("next", 0, |_: &u32| "symped:2/epoll".to_owned()),
             column("finding", 0, |_: &u32| "winner".to_owned()).styled(|_| Some(Style::Good)),
         ];
-        let terminal = Terminal { columns: 80, is_wide: false, is_coloured: true };
+        let terminal = Terminal { columns: 80, is_wide: false, has_legend: false, is_coloured: true };
         let (text, dropped) = of(&columns, &[0], Medium::Terminal(terminal));
         let row = "epoll      \u{1b}[1mepoll\u{1b}[0m  symped:2/epoll   \u{1b}[32mwinner\u{1b}[0m";
         assert_eq!((painted(&text).lines().nth(1), dropped.len()), (Some(row), 0), "{text}");
@@ -219,7 +227,7 @@ mod tests {
             column("verdict", 0, |_: &usize| "valid 3/3".to_owned()).styled(|_| Some(Style::Good)),
             column("memory", 1, |_| "10 KiB".to_owned()),
         ];
-        let medium = |is_coloured| Medium::Terminal(Terminal { columns: 50, is_wide: false, is_coloured });
+        let medium = |is_coloured| Medium::Terminal(Terminal { columns: 50, is_wide: false, has_legend: false, is_coloured });
         let expected = "architecture                p50 µs    verdict\n\
                         symped:4 (exclusive, stall    40.1  valid 3/3\n\
                         every=1s,for=200ms)\n\

@@ -63,7 +63,10 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     let marked = |is_marked: fn(&LateSends) -> bool| {
         rows.iter().filter(move |row| row.repeats > 0 && is_marked(&row.late)).collect::<Vec<_>>()
     };
-    let names = |rows: &[&Row]| rows.iter().map(|row| row.label()).collect::<Vec<_>>().join(", ");
+    let names = |marked: &[&Row]| match marked.len() {
+        several if several > 1 && several == rows.len() => "all rows".to_owned(),
+        _ => marked.iter().map(|row| row.label()).collect::<Vec<_>>().join(", "),
+    };
     let late = marked(|late| late.reaches(0.99));
     let few = marked(|late| !late.reaches(0.99) && has_few_beyond(late, 0.99));
     let all = late.iter().map(|row| row.late).fold(LateSends::default(), LateSends::and);
@@ -76,6 +79,12 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
         )
     });
     late.into_iter().chain(few).collect()
+}
+
+/// Tests whether a note names memory monitors.
+pub(super) fn names_monitors(rows: &[Row]) -> bool {
+    let marked = rows.iter().filter(|row| row.repeats > 0 && row.late.reaches(0.99));
+    marked.map(|row| row.late.monitored).sum::<u64>() > 0
 }
 
 const UNUSED: &str = "No conclusion uses such a value.";
@@ -96,7 +105,7 @@ fn cause(names: &str, late: Option<&LateSends>) -> String {
     let client = client.then(|| "the client, which stalled or sent too many requests late".to_owned());
     let monitor = late.is_none_or(|late| late.monitored > 0).then(|| {
         let hit = late.map(|it| format!(", whose bursts hit about {} of {} requests", it.monitored, it.sent));
-        format!("a memory monitor of the kernel (DAMON){}", hit.unwrap_or_default())
+        format!("a memory monitor of the kernel (DAMON, see `muxbench doctor`){}", hit.unwrap_or_default())
     });
     let causes: Vec<String> = client.into_iter().chain(monitor).collect();
     format!("{MARK}: possibly caused by {} ({names}).", causes.join(", or "))

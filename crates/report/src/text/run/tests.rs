@@ -2,6 +2,8 @@ use harness::host::interrupts;
 
 use super::*;
 use crate::analysis::RunDiff;
+use crate::text::host::host;
+use crate::text::Terminal;
 
 #[test]
 fn run_is_rendered_in_full() {
@@ -27,6 +29,85 @@ fn narrow_terminal_gets_fewer_columns() {
     let text = render(&testkit::run(), 80.into());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
+}
+
+/// Returns an interleaved run of the seven default servers under one workload, with all that a virtual machine adds: late sends, rounds
+/// that are left out, memory monitors, and CPU time that lacks interrupts.
+fn run_of_seven() -> Run {
+    let names = ["io_uring", "epoll", "tokio", "mt", "mp", "poll", "select"];
+    let service_ns = |name: &str, repeat: u32| {
+        let place = names.iter().position(|it| *it == name).unwrap() as u64;
+        [28_000, 28_200, 29_000, 29_600, 33_800, 80_300, 80_700][place as usize]
+            + u64::from(repeat) * 150 % 700
+            + (u64::from(repeat) * 7 + place * 5) % 3 * 400
+    };
+    let mut run = testkit::run_of(&names, |name, _, repeat| service_ns(name, repeat));
+    run.header.trials.retain(|trial| trial.workload.connections == 400);
+    run.records.retain(|record| record.trial.workload.connections == 400);
+    let turns = testkit::interleaved_run().records.swap_remove(0);
+    for record in &mut run.records {
+        record.trial.load.slices = turns.trial.load.slices;
+        let load = record.load.as_mut().unwrap();
+        load.slices = turns.load.as_ref().unwrap().slices.clone();
+        load.late = LateSends { bound_ns: 100_000, count: 3, monitored: 2, sent: 200, ..LateSends::default() };
+    }
+    run.header.host.insert(interrupts::FACT.into(), interrupts::CHARGED_TO_NOBODY.into());
+    run.header.host.insert("memory monitors".into(), "on".into());
+    let command = "muxbench compare -c 400 --arch io_uring,epoll,tokio,mt,mp,poll,select --seed 2";
+    run.header.command = command.split(' ').map(str::to_owned).collect();
+    run
+}
+
+#[test]
+fn seven_servers_fit_forty_lines_of_a_terminal() {
+    let mut run = run_of_seven();
+    let text = render(&run, 80.into());
+    // The last two lines are the place of the results.
+    assert!(text.lines().count() + 2 <= 40 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for words in ["(all rows)", "DAMON", "24 of 150 rounds are left out", "To decide them, run:"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    for load in run.records.iter_mut().filter_map(|it| it.load.as_mut()) {
+        load.http = Some(HttpResult { statuses: [(200, 9)].into(), ..Default::default() });
+    }
+    let text = render(&run, 80.into());
+    assert!(text.lines().count() + 2 <= 40 && text.contains("All responses had status 200."), "{text}");
+    run.records[0].load.as_mut().unwrap().http.as_mut().unwrap().statuses = [(200, 8), (503, 1)].into();
+    assert!(render(&run, 80.into()).contains("responses by status"));
+}
+
+#[test]
+fn legend_explains_the_columns_on_request() {
+    let run = testkit::run();
+    let with = |has_legend| {
+        render(&run, Medium::Terminal(Terminal { columns: 80, is_wide: false, has_legend, is_coloured: false }))
+    };
+    for words in ["Service time (p1 to p99", "Memory: user memory", "corrected for all"] {
+        assert!(with(true).contains(words) && !with(false).contains(words), "{words}: {}", with(true));
+    }
+    for words in ["epoll's median was", "Host: A Processor", "poll saturated: 120 of 200", "26 of 28 trials"] {
+        assert!(with(false).contains(words), "what differs from run to run stays: {}", with(false));
+    }
+}
+
+#[test]
+fn notes_on_cpu_time_stand_beside_its_column() {
+    let mut run = testkit::run();
+    run.header.host.insert(interrupts::FACT.into(), interrupts::CHARGED_TO_NOBODY.into());
+    assert!(render(&run, 200.into()).contains("CPU time lacks interrupts"));
+    assert!(!render(&run, 80.into()).contains("interrupts"));
+}
+
+#[test]
+fn ratios_refer_to_the_chosen_row() {
+    let run = testkit::run();
+    let text = render_versus(&run, Some("mp"), 160.into());
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(text.contains("  vs mp  ") && !text.contains("vs best") && !text.contains("  range  "), "{text}");
+    assert!(row("epoll ").contains("-30.0 ±0.21  0.57 (0.57-0.57)"), "{text}");
+    assert!(row("mp ").contains("-               1.00"), "{text}");
+    assert!(row("poll ").contains("+20.0 ±0.24  1.29 (1.28-1.29)"), "{text}");
+    assert!(text.contains("mp is not ranked here, so the ratios are those to the best."), "{text}");
 }
 
 #[test]
