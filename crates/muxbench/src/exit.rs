@@ -7,10 +7,12 @@ use crate::output;
 /// A run has no valid trial or lost a worker, a result fails `--strict`, the trial of `load` is not valid, or `idle` lost a
 /// connection.
 pub const NO_VALID_TRIAL: u8 = 3;
-/// The new build is slower (`gate`).
+/// The new build is slower, or worse by another figure (`gate`).
 pub const SLOWER: u8 = 1;
-/// A gate is undecided, or could not run.
-pub const UNDECIDED: u8 = 2;
+/// A gate is undecided.
+pub const UNDECIDED: u8 = 4;
+/// A gate could not run. 1 is the code of a slower build.
+pub const GATE_FAILED: u8 = 5;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;
 
@@ -44,9 +46,10 @@ const OWN: [(&[&str], &[Meaning]); 11] = [
         &["gate"],
         &[
             (0, "the new build is not slower"),
-            (SLOWER, "the new build is slower"),
-            (UNDECIDED, "undecided, an error or wrong usage"),
+            (SLOWER, "the new build is slower, or worse by another figure"),
             (NO_VALID_TRIAL, "a lost worker, or with --strict: not all trials are valid"),
+            (UNDECIDED, "undecided at the end of the budget"),
+            (GATE_FAILED, "failed: the gate could not run"),
             RESUMABLE,
         ],
     ),

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::repeats::{self, ALPHA, Estimate, Mean, Spread};
+use crate::interval::Interval;
+use crate::repeats::{self, Estimate, Mean, Spread};
 use crate::sequential::level;
 
 /// The number of repeats before the first look. Fewer decide nothing.
@@ -28,19 +29,21 @@ pub enum Excess {
 /// falsely only if the test of a figure beyond its limit errs, and these tests need no division (Berger 1982).
 ///
 /// Repeats are independent: each starts both servers anew. So one-sided t tests compare the trimmed mean of the differences with its
-/// limit. A pause of the host in one repeat then does not hide a difference.
+/// limit. A pause of the host in one repeat then does not hide a difference. Each end of the interval in [`Self::estimates`] is that of
+/// a test: a figure is decided if, and only if, its limit is outside.
 #[derive(Clone, Debug)]
 pub struct ExcessLooks {
     limits: Vec<f64>,
     looks: u32,
     decisions: Vec<Excess>,
+    estimates: Vec<Option<Estimate>>,
 }
 
 impl ExcessLooks {
     /// Starts without a look.
     pub fn new(limits: Vec<f64>) -> Self {
-        let decisions = vec![Excess::Open; limits.len()];
-        Self { limits, looks: 0, decisions }
+        let (decisions, estimates) = (vec![Excess::Open; limits.len()], vec![None; limits.len()]);
+        Self { limits, looks: 0, decisions, estimates }
     }
 
     /// Looks at all differences so far, of each figure. A decision of an earlier look stays.
@@ -48,9 +51,15 @@ impl ExcessLooks {
         self.looks += 1;
         let alpha = level(self.looks);
         let figures = self.limits.len() as f64;
-        for ((decision, &limit), values) in self.decisions.iter_mut().zip(&self.limits).zip(differences) {
-            if *decision == Excess::Open {
-                *decision = decide(values, limit, alpha, figures);
+        for (at, values) in differences.iter().enumerate() {
+            if self.decisions[at] == Excess::Open {
+                self.estimates[at] = estimate(values, alpha, figures);
+                let interval = self.estimates[at].and_then(|it| it.interval);
+                self.decisions[at] = match interval {
+                    Some(it) if it.low > self.limits[at] => Excess::Beyond,
+                    Some(it) if it.high < self.limits[at] => Excess::Within,
+                    _ => Excess::Open,
+                };
             }
         }
         &self.decisions
@@ -60,16 +69,22 @@ impl ExcessLooks {
     pub fn decisions(&self) -> &[Excess] {
         &self.decisions
     }
+
+    /// Returns the trimmed mean of the differences of each figure and the interval that decides, of the look that decided the figure or
+    /// else the last one.
+    pub fn estimates(&self) -> &[Option<Estimate>] {
+        &self.estimates
+    }
 }
 
-fn decide(differences: &[f64], limit: f64, alpha: f64, figures: f64) -> Excess {
-    let Some(mean) = trimmed_mean(differences) else { return Excess::Open };
-    // Half of a two-sided p value is that of the one-sided test.
-    match mean.p_value(limit).map(|p| p / 2.0) {
-        Some(p) if mean.value > limit && p <= alpha / figures => Excess::Beyond,
-        Some(p) if mean.value < limit && p <= alpha => Excess::Within,
-        _ => Excess::Open,
-    }
+/// Estimates a difference. The lower end of the interval excludes a figure within its limit, with a share of the error for each figure;
+/// the upper end a figure beyond it.
+fn estimate(differences: &[f64], alpha: f64, figures: f64) -> Option<Estimate> {
+    let mean = trimmed_mean(differences)?;
+    // Half of the error of a two-sided interval is that of the one-sided test.
+    let end = |alpha: f64| mean.interval(2.0 * alpha);
+    let interval = end(alpha / figures).zip(end(alpha)).map(|(low, high)| Interval { low: low.low, high: high.high });
+    Some(Estimate { value: mean.value, interval })
 }
 
 /// Returns the mean without the lowest and the highest fifth of the values, with its standard error from the winsorised variance
@@ -92,9 +107,9 @@ fn trimmed_mean(values: &[f64]) -> Option<Mean> {
     Some(Mean { value, spread })
 }
 
-/// Estimates the difference of both builds, with its 95 % interval in a single look; `None` without values.
-pub fn estimate(differences: &[f64]) -> Option<Estimate> {
-    trimmed_mean(differences).map(|mean| Estimate { value: mean.value, interval: mean.interval(ALPHA) })
+/// Returns the trimmed mean of values, which estimates a difference; `None` without values.
+pub fn centre(values: &[f64]) -> Option<f64> {
+    trimmed_mean(values).map(|mean| mean.value)
 }
 
 /// Returns the numbers of repeats after which to look: 3, 5, 8, 12, 18, each half as many again. Few looks spend less of the error
@@ -129,14 +144,35 @@ mod tests {
     #[test]
     fn trimmed_mean_ignores_outliers() {
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 100.0];
-        let Estimate { value, interval } = estimate(&values).unwrap();
+        let mean = trimmed_mean(&values).unwrap();
         let winsorised = [3.0, 3.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 8.0, 8.0];
         let variance = winsorised.iter().map(|it| (it - 5.5f64).powi(2)).sum::<f64>() / 9.0;
         let error = variance.sqrt() / (0.6 * 10f64.sqrt());
-        assert!((value - 5.5).abs() < 1e-12);
+        assert!((mean.value - 5.5).abs() < 1e-12 && centre(&values) == Some(mean.value));
         // t(0.05, 5) = 2.570582.
-        assert!((interval.unwrap().high - 5.5 - 2.570_582 * error).abs() < 1e-5, "{interval:?}");
-        assert!(estimate(&[]).is_none() && estimate(&[1.0, 2.0]).unwrap().interval.is_none());
+        let interval = mean.interval(repeats::ALPHA).unwrap();
+        assert!((interval.high - 5.5 - 2.570_582 * error).abs() < 1e-5, "{interval:?}");
+        assert!(centre(&[]).is_none() && estimate(&[1.0, 2.0], 0.05, 1.0).unwrap().interval.is_none());
+    }
+
+    #[test]
+    fn interval_excludes_the_limit_of_decided_figures_only() {
+        for at in 0..200 {
+            let mean = 0.03 + 0.0002 * f64::from(at);
+            let values: Vec<f64> = (0..12).map(|repeat| mean + 0.01 * f64::from(repeat * 5 % 7 - 3)).collect();
+            let mut looks = ExcessLooks::new(vec![0.05; 4]);
+            for _ in 0..3 {
+                looks.look(&vec![values.clone(); 4]);
+                let Estimate { value, interval } = looks.estimates()[0].unwrap();
+                let Interval { low, high } = interval.unwrap();
+                let decision = match 0.05 {
+                    limit if limit < low => Excess::Beyond,
+                    limit if limit > high => Excess::Within,
+                    _ => Excess::Open,
+                };
+                assert!(low < value && value < high && looks.decisions()[0] == decision, "{mean}: {low} to {high}");
+            }
+        }
     }
 
     #[test]

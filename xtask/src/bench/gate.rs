@@ -75,7 +75,7 @@ fn gate(binary: &Path, added_ns: u64, flags: &[&str]) -> anyhow::Result<Report> 
     command.args(["gate", &build(binary, 0), &build(binary, added_ns), "--allow-exec", "--json", "--quiet"]);
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     // Not slower, slower and undecided.
-    let text = command::output_of(command.args(flags).arg("--output").arg(folder.path().join("run")), &[0, 1, 2])?;
+    let text = command::output_of(command.args(flags).arg("--output").arg(folder.path().join("run")), &[0, 1, 4])?;
     serde_json::from_str(&text).with_context(|| format!("{command:?}"))
 }
 

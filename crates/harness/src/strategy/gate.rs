@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stats::Estimate;
 use stats::excess::{Excess, ExcessLooks, REPEATS_MIN, looks};
 
 use super::{Rest, Rules, is_time_over, open};
@@ -38,6 +39,8 @@ pub struct GateFinding<'a> {
     pub pairs: Vec<[f64; 2]>,
     /// The knowledge after the last look.
     pub excess: Excess,
+    /// How much worse the new build is, with the interval that decides; `None` before the first look.
+    pub estimate: Option<Estimate>,
 }
 
 impl GateFinding<'_> {
@@ -180,6 +183,7 @@ fn judged<'a>(
             limit: *limit,
             pairs: pairs(workload, at, repeats),
             excess: Excess::Open,
+            estimate: None,
         };
         all().map(finding).collect()
     };
@@ -187,8 +191,10 @@ fn judged<'a>(
     let mut findings = found(repeats(header, outcomes));
     for look in looks {
         findings = found(look);
-        let decisions = series.look(&findings.iter().map(GateFinding::differences).collect::<Vec<_>>());
-        findings.iter_mut().zip(decisions).for_each(|(finding, &excess)| finding.excess = excess);
+        series.look(&findings.iter().map(GateFinding::differences).collect::<Vec<_>>());
+        for (finding, (excess, estimate)) in findings.iter_mut().zip(series.decisions().iter().zip(series.estimates())) {
+            (finding.excess, finding.estimate) = (*excess, *estimate);
+        }
         if outcome(&findings) != GateOutcome::Undecided {
             break;
         }

@@ -18,7 +18,7 @@ use report::analysis::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
 use stats::excess::REPEATS_MIN;
 
-use crate::exit::{NO_VALID_TRIAL, SLOWER, UNDECIDED};
+use crate::exit::{GATE_FAILED, NO_VALID_TRIAL, SLOWER, UNDECIDED};
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::BaseArgs;
@@ -35,7 +35,7 @@ const HEADING: &str = "Gate";
 /// Both builds are up at the same time and take turns to be loaded, except with --requests-per-connection. Each repeat starts builds
 /// that do not run yet. The gate ends when a figure of
 /// the new build is worse by more than its tolerance (exit code 1), when all are known to be within tolerance (0), or at the end
-/// of the budget (2, also for failures).
+/// of the budget (4). The interval in the table decides: all of it is beyond the tolerance, or within.
 ///
 /// A build that is no slower fails in at most 5 % of gates, and one with a figure beyond its tolerance passes in at most 5 %.
 #[derive(Debug, clap::Args)]
@@ -160,13 +160,13 @@ fn limits(given: &[Tolerance]) -> anyhow::Result<Vec<GateLimit>> {
     Ok(limits)
 }
 
-/// Runs a gate. A failure has the exit code of an undecided gate, because 1 means that the new build is slower.
+/// Runs a gate. A failure has an exit code of its own, because 1 means that the new build is slower.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     gate(args).or_else(|error| match error.downcast::<clap::Error>() {
         Ok(usage) => Err(usage.into()),
         Err(error) => {
             output::note(format::visible(&format!("{error:#}")));
-            Ok(ExitCode::from(UNDECIDED))
+            Ok(ExitCode::from(GATE_FAILED))
         }
     })
 }

@@ -8,7 +8,7 @@ use harness::strategy::gate::{self, GateFinding, GateOutcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::excess::{self, Excess, REPEATS_MIN};
-use stats::{Estimate, Interval, interval};
+use stats::{Interval, interval};
 
 use super::summary::merged;
 use super::workload::title;
@@ -24,7 +24,7 @@ const MINUTES: (f64, f64) = (2.0, 60.0);
 pub struct GateReport {
     /// [`FORMAT`].
     pub(crate) format: u32,
-    /// The outcome, which is the exit code: not slower 0, slower 1, undecided 2.
+    /// The outcome, which is the exit code: not slower 0, slower 1, undecided 4.
     pub outcome: GateOutcome,
     /// The outcome in words, with the figures that decide it.
     pub sentence: String,
@@ -62,12 +62,12 @@ pub struct GateRow {
     pub old: Option<f64>,
     /// The value of the new build.
     pub new: Option<f64>,
-    /// The time that the new build adds, in nanoseconds, with its 95 % interval in a single look: the trimmed mean over pairs; `None`
-    /// for other figures than times.
-    pub added_ns: Option<Estimate>,
+    /// The time that the new build adds, in nanoseconds: the trimmed mean over pairs; `None` for other figures than times.
+    pub added_ns: Option<f64>,
     /// The change from the old to the new build as a share; of errors, the difference. The trimmed mean over pairs.
     pub change: Option<f64>,
-    /// The 95 % interval of the change in a single look.
+    /// The interval of the change that decides: the figure is beyond its tolerance if all of the interval is, and within it if all of the
+    /// interval is.
     pub interval: Option<Interval>,
     /// The change for the worse that is tolerated.
     pub tolerance: f64,
@@ -121,18 +121,21 @@ impl GateReport {
                 let (beyond, open) = (with(Excess::Beyond), with(Excess::Open));
                 let rest =
                     if open.is_empty() { "" } else { " Other figures may be worse too: the gate stopped early." };
-                format!("{new} is slower than {old}: {}.{rest}", listed(&beyond, GateRow::words))
+                format!("{new} is {} than {old}: {}.{rest}", comparative(&beyond), listed(&beyond, GateRow::words))
             }
             GateOutcome::NotSlower => {
-                let names = listed(&with(Excess::Within), |row| row.figure.name().to_owned());
-                let verb = if with(Excess::Within).len() == 1 { "is" } else { "are" };
-                format!("{new} is not slower than {old}: {names} {verb} within tolerance.")
+                let within = with(Excess::Within);
+                let names = listed(&within, |row| row.figure.name().to_owned());
+                let verb = if within.len() == 1 { "is" } else { "are" };
+                format!("{new} is not {} than {old}: {names} {verb} within tolerance.", comparative(&within))
             }
             GateOutcome::Undecided => {
                 let (measured, lacking): (Vec<&GateRow>, Vec<&GateRow>) =
                     with(Excess::Open).into_iter().partition(|row| row.pairs.len() >= REPEATS_MIN as usize);
                 let after = format::time(self.elapsed_s * 1e9);
-                let mut text = format!("It is undecided after {after} whether {new} is slower than {old}");
+                let open: Vec<&GateRow> = measured.iter().chain(&lacking).copied().collect();
+                let word = comparative(&open);
+                let mut text = format!("It is undecided after {after} whether {new} is {word} than {old}");
                 if !measured.is_empty() {
                     text += &format!(": {}", listed(&measured, GateRow::words));
                 }
@@ -174,13 +177,13 @@ impl GateReport {
                 limits => format!("Leave the figures out with --limit {}.", limits.join(",")),
             };
         }
-        // The width of an interval falls with the square root of the time, and a decision needs more than one look.
+        // The width of an interval falls with the square root of the time, and later looks spend less of the error.
         let times = |row: &GateRow| {
             let (figure, interval) = (row.figure, row.interval?);
             let [low, high] = [interval.low, interval.high];
             let limit = figure.change(figure.limit(row.tolerance));
             let half_width = (high - low) / 2.0;
-            Some(2.0 * (half_width / (f64::midpoint(low, high) - limit).abs()).powi(2))
+            Some(1.2 * (half_width / (f64::midpoint(low, high) - limit).abs()).powi(2))
         };
         let most = open.iter().filter_map(|row| times(row)).fold(1.0, f64::max);
         let minutes = (most * self.elapsed_s.max(self.budget_s) / 60.0).ceil().max(MINUTES.0);
@@ -263,8 +266,8 @@ impl GateRow {
             }
         };
         let added: Vec<f64> = finding.pairs.iter().map(|[old, new]| new - old).collect();
-        let excess = excess::estimate(&finding.differences());
-        let interval = excess.and_then(|it| it.interval).map(|it| {
+        let change = finding.estimate.map(|it| it.value).or_else(|| excess::centre(&finding.differences()));
+        let interval = finding.estimate.and_then(|it| it.interval).map(|it| {
             let limit = if figure == Figure::Errors { 1.0 } else { f64::INFINITY };
             let ends = [it.low, it.high].map(|end| figure.change(end).clamp(-limit, limit));
             Interval { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
@@ -274,8 +277,8 @@ impl GateRow {
             figure,
             old: value(0),
             new: value(1),
-            added_ns: (figure.unit() == Unit::Time).then(|| excess::estimate(&added)).flatten(),
-            change: excess.map(|it| figure.change(it.value)),
+            added_ns: (figure.unit() == Unit::Time).then(|| excess::centre(&added)).flatten(),
+            change: change.map(|it| figure.change(it)),
             interval,
             tolerance: finding.limit.tolerance,
             excess: (!finding.is_left_out()).then_some(finding.excess),
@@ -286,9 +289,8 @@ impl GateRow {
     /// Formats the change and its interval.
     pub(crate) fn words(&self) -> String {
         let change = self.change.map_or_else(|| "unknown".into(), signed);
-        let interval =
-            self.interval.map_or_else(String::new, |it| format!("{} to {}, ", signed(it.low), signed(it.high)));
-        let added = self.added_ns.map_or_else(String::new, |it| format!("{} µs, ", format::signed_us(it.value)));
+        let interval = self.interval.map_or_else(String::new, |it| format!("{}, ", range(it)));
+        let added = self.added_ns.map_or_else(String::new, |it| format!("{} µs, ", format::signed_us(it)));
         format!("{} {added}{change} ({interval}tolerance {})", self.figure.name(), percent(self.tolerance))
     }
 
@@ -296,8 +298,14 @@ impl GateRow {
     pub(crate) fn finding(&self) -> &'static str {
         match self.excess {
             None => "not measured",
-            Some(Excess::Beyond) => "slower",
-            Some(Excess::Within) => "within tolerance",
+            Some(Excess::Beyond) => match self.figure {
+                Figure::Rate => "lower",
+                Figure::Cpu => "more CPU",
+                Figure::Memory => "more memory",
+                Figure::Errors => "more errors",
+                _ => "slower",
+            },
+            Some(Excess::Within) => "within",
             Some(Excess::Open) => "undecided",
         }
     }
@@ -306,6 +314,17 @@ impl GateRow {
 /// Formats a share with two decimals at most.
 pub(crate) fn percent(share: f64) -> String {
     format::percent((share * 1e4).round() / 1e4)
+}
+
+/// Formats an interval of a change as in `+4.2 to +5.1 %`.
+pub(crate) fn range(interval: Interval) -> String {
+    format!("{} to {}", signed(interval.low).trim_end_matches(" %"), signed(interval.high))
+}
+
+/// Says what a build is with these figures: slower, or only worse.
+fn comparative(rows: &[&GateRow]) -> &'static str {
+    let is_speed = |row: &&GateRow| !matches!(row.figure, Figure::Cpu | Figure::Memory | Figure::Errors);
+    if rows.iter().any(is_speed) { "slower" } else { "worse" }
 }
 
 /// Formats a change as in `+4.2 %`.
@@ -342,7 +361,8 @@ mod tests {
     fn sentence(run: &Run) -> String {
         let report = GateReport::of(run).unwrap();
         assert_eq!(report.outcome, GateOutcome::Undecided, "{}", report.sentence);
-        report.sentence.split_once("whether mt is slower than epoll").unwrap().1.to_owned()
+        let text = report.sentence.replace("mt is worse", "mt is slower");
+        text.split_once("whether mt is slower than epoll").unwrap().1.to_owned()
     }
 
     #[test]
@@ -371,8 +391,46 @@ mod tests {
             let mut run = ended(3, 6, &[Figure::P50]);
             fail(&mut run, has_report);
             let report = GateReport::of(&run).unwrap();
-            assert!(report.sentence.starts_with("mt is slower than epoll: errors +100.0 %"), "{}", report.sentence);
+            assert!(report.sentence.starts_with("mt is worse than epoll: errors +100.0 %"), "{}", report.sentence);
             assert_eq!(report.problems, ["mt failed: the server ended: signal: 11.\nlast words"]);
+        }
+    }
+
+    #[test]
+    fn words_fit_the_figure_that_decides() {
+        let mut run = ended(0, usize::MAX, &[]);
+        for record in run.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
+            let server = record.server.as_mut().unwrap();
+            server.memory_user_bytes_per_connection = Some(1e6);
+        }
+        let report = GateReport::of(&run).unwrap();
+        assert!(report.sentence.starts_with("mt is worse than epoll: memory +"), "{}", report.sentence);
+        let found: Vec<&str> = report.figures.iter().map(GateRow::finding).collect();
+        assert!(found.contains(&"more memory") && found.contains(&"within") && !found.contains(&"slower"), "{found:?}");
+    }
+
+    #[test]
+    fn printed_interval_decides() {
+        for percent in [0, 1, 2, 3, 4, 20] {
+            let mut run = testkit::gate_run(percent);
+            for trials in [6, 10, 16, 24, 36] {
+                run.records.truncate(trials);
+                for row in GateReport::of(&run).unwrap().figures {
+                    let Some(Interval { low, high }) = row.interval else {
+                        assert!(row.pairs.len() < 3 && row.excess == Some(Excess::Open), "{}", row.words());
+                        continue;
+                    };
+                    let limit = row.figure.change(row.figure.limit(row.tolerance));
+                    let (best, worst) = if row.figure == Figure::Rate { (-high, -low) } else { (low, high) };
+                    let found = match limit.abs() {
+                        limit if limit < best => Excess::Beyond,
+                        limit if limit > worst => Excess::Within,
+                        _ => Excess::Open,
+                    };
+                    assert_eq!(row.excess, Some(found), "{percent} %, {trials} trials: {}", row.words());
+                }
+                run = testkit::gate_run(percent);
+            }
         }
     }
 

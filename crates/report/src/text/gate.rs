@@ -5,7 +5,7 @@ use stats::excess::Excess;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
-use crate::analysis::gate::{GateReport, GateRow, percent, signed};
+use crate::analysis::gate::{GateReport, GateRow, percent, range, signed};
 use crate::format;
 use crate::list::grouped;
 
@@ -14,12 +14,10 @@ fn columns() -> [Column<GateRow>; 8] {
         column("figure", 0, |row: &GateRow| row.figure.name().to_owned()),
         column("old", 0, |row: &GateRow| row.old.map_or("-".into(), |value| format::figure(row.figure, value))),
         column("new", 0, |row: &GateRow| row.new.map_or("-".into(), |value| format::figure(row.figure, value))),
-        column("added µs", 1, |row: &GateRow| format::added_us(row.added_ns)),
+        column("added µs", 1, |row: &GateRow| row.added_ns.map_or("-".into(), format::signed_us)),
         column("change", 0, |row: &GateRow| row.change.map_or("-".into(), signed)),
-        column("95 % interval", 1, |row: &GateRow| {
-            row.interval.map_or("-".into(), |it| format!("{} to {}", signed(it.low), signed(it.high)))
-        }),
-        column("tolerance", 1, |row: &GateRow| percent(row.tolerance)),
+        column("interval", 0, |row: &GateRow| row.interval.map_or("-".into(), range)),
+        column("tolerance", 0, |row: &GateRow| percent(row.tolerance)),
         column("finding", 0, |row: &GateRow| row.finding().to_owned()).styled(|row| {
             Some(match row.excess? {
                 Excess::Within => Style::Good,
@@ -74,6 +72,14 @@ mod tests {
         let report = GateReport::of(&testkit::gate_run(20)).unwrap();
         let text = painted(&render(&report, Medium::Terminal(terminal)));
         assert!(text.contains("\u{1b}[31mslower\u{1b}[0m\n"), "{text}");
-        assert!(text.contains("\u{1b}[32mwithin tolerance\u{1b}[0m\n"), "{text}");
+        assert!(text.contains("\u{1b}[32mwithin\u{1b}[0m\n"), "{text}");
+    }
+
+    #[test]
+    fn narrow_terminal_shows_interval_and_tolerance() {
+        let text = render(&GateReport::of(&testkit::gate_run(20)).unwrap(), 80.into());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let p90 = text.lines().find(|line| line.starts_with("p90 ")).unwrap();
+        assert!(p90.contains(" to +") && p90.contains(" 35 % ") && p90.ends_with(" within"), "{text}");
     }
 }
