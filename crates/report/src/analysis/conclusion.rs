@@ -6,12 +6,18 @@ use stats::{Estimate, Family, Ratio, Repeat};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
-use super::undecided;
+use super::{tail, undecided};
 use crate::format;
 use crate::list::distinct;
 
-/// Returns the conclusion of a run's rankings.
+/// Returns the conclusion of a run's rankings, with the tails that medians hide.
 pub fn overall(summary: &Summary) -> String {
+    let tails = distinct(summary.comparisons.iter().flat_map(tail::of).map(|tail| tail.title()));
+    let tails = if tails.is_empty() { String::new() } else { format!(" But the {}.", tails.join("; the ")) };
+    best(summary) + &tails
+}
+
+fn best(summary: &Summary) -> String {
     let ranked = summary.comparisons.iter().filter(|it| it.ranked().next().is_some());
     let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();
     if best.is_empty() {
@@ -86,7 +92,8 @@ pub fn of(comparison: &Comparison) -> String {
     };
     let compared: String = against_best(&ranked).iter().map(|text| format!("; {text}")).collect();
     // A closed loop slows down with the server, so the tails of architectures result from different rates.
-    let tail = if is_closed { String::new() } else { tail(&ranked) };
+    let lowest = if is_closed { String::new() } else { lowest_tail(&ranked) };
+    let hidden: String = tail::of(comparison).iter().map(|tail| format!(" {}", tail.sentence())).collect();
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
     // Ratios of common heats decide the order. They may differ from those of the figures in the table.
@@ -106,7 +113,7 @@ pub fn of(comparison: &Comparison) -> String {
         // The first row may lead by chance, or by little.
         _ => leads,
     };
-    format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
+    format!("At {place}, {} {is_best}: {figure}{compared}.{hidden}{lowest}{unranked}", best.label)
 }
 
 /// Returns the conclusion for one workload, the noise floor, and the decisions of a run with `--until`.
@@ -189,7 +196,7 @@ fn same<'a>(mut equals: impl Iterator<Item = &'a Row>) -> String {
 
 /// Returns a sentence if another architecture has a significantly lower 99th percentile than the one with the best median.
 /// Ignores percentiles that the client may have caused.
-fn tail(ranked: &[&Row]) -> String {
+fn lowest_tail(ranked: &[&Row]) -> String {
     let known: Vec<&Row> =
         ranked.iter().copied().filter(|row| !row.is_client_tail(0.99) && row.figures[Figure::P99].is_some()).collect();
     // Without a known tail of the first row, there is nothing to compare.

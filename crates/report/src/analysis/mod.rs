@@ -4,7 +4,8 @@
 //! - [`answer`]: the result of a run by its strategy
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
-//! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them
+//! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them;
+//!   `tail`: tails that a median hides
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
 //!   of servers in one window; `warm_up`: the warm-ups of external servers
@@ -40,6 +41,7 @@ mod setting;
 pub mod stream;
 pub mod summary;
 pub mod sweep;
+pub(crate) mod tail;
 pub(crate) mod undecided;
 pub(crate) mod warm_up;
 pub mod workload;

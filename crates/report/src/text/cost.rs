@@ -10,6 +10,7 @@ use super::medium::Medium;
 use super::table::{self, of_parts};
 use crate::analysis::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::analysis::summary::{Comparison, Row, Summary};
+use crate::analysis::tail;
 use crate::format;
 
 /// Describes the main difference of an architecture from the best.
@@ -41,6 +42,7 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
             let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some() && !row.is_placebo);
             lines.extend(others.map(|row| medium.prose(&sentence_of(row, best))));
         }
+        lines.extend(tail::of(comparison).iter().map(|tail| medium.prose(&tail.sentence())));
         lines.push(String::new());
     }
     medium.finished(lines.iter().map(|line| format!("{line}\n")).collect())
