@@ -159,9 +159,9 @@ impl Fit {
         self.mean(contestant).is_some_and(|it| is_above(Mean { value: -it.value, ..it }, -limit, alpha))
     }
 
-    /// Returns the probability of each contestant to be the best of these, from draws of their joint t distribution. `None` if the noise
-    /// is unknown or a contestant has no score.
-    pub fn probabilities(&self, among: &[usize]) -> Option<Vec<f64>> {
+    /// Returns the probability of each contestant that no other of these is better by more than `margin`, a difference of scores, from
+    /// draws of their joint t distribution. `None` if the noise is unknown or a contestant has no score.
+    pub fn probabilities(&self, among: &[usize], margin: f64) -> Option<Vec<f64>> {
         let at: Vec<usize> = among.iter().map(|it| self.contestants.binary_search(it).ok()).collect::<Option<_>>()?;
         let variance = self.noise.variance()?;
         let scale = |one: usize| (variance * self.excess_noise[one]).sqrt();
@@ -176,8 +176,11 @@ impl Fit {
             let chi_squared = (1.0 - ninth + normal(&mut random) * ninth.sqrt()).max(0.05).powi(3);
             let draws: Vec<f64> = at.iter().map(|_| normal(&mut random) / chi_squared.sqrt()).collect();
             let values = at.iter().zip(&root).map(|(&it, row)| self.effects[it] + dot(row, &draws));
-            let best = values.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
-            best.into_iter().for_each(|(at, _)| wins[at] += 1);
+            let values: Vec<f64> = values.collect();
+            let best = values.iter().copied().fold(f64::INFINITY, f64::min);
+            for (wins, value) in wins.iter_mut().zip(values) {
+                *wins += u32::from(value <= best + margin);
+            }
         }
         Some(wins.into_iter().map(|wins| f64::from(wins) / f64::from(DRAWS)).collect())
     }

@@ -18,6 +18,7 @@ use stats::race::Fit;
 pub use choice::{Choice, TieBreak};
 pub use part::Out;
 use part::{Part, planned_ns};
+pub use race::MARGIN;
 use race::{REPEATS_MIN, State};
 pub use variations::{Change, Variation};
 

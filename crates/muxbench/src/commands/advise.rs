@@ -45,7 +45,8 @@ const CONFIRM: &str = "confirm.toml";
 /// connections, fewer active ones, a rate near the capacity, more work, larger messages.
 ///
 /// The answer has the winner, the probability that it is the best, its lead, its cost, the reason, and the changes under which
-/// another one wins. At most 5 % of races eliminate the best one. A tie is broken by CPU time, memory and simplicity.
+/// another one wins. At most 5 % of races eliminate the best one. In a tie, the one with the
+/// least CPU time wins among those at least half as probable as the most probable one.
 ///
 /// A race has one workload, so --connections, --ports, --active, --idle and --schedule take one value each here.
 #[derive(Debug, clap::Args)]

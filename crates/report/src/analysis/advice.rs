@@ -41,7 +41,7 @@ pub struct AdviceReport {
     pub is_ended: bool,
     /// The label of the winner; `None` if no contestant is usable.
     pub winner: Option<String>,
-    /// The probability that the winner is the best.
+    /// The probability that no other contestant is better than the winner by more than 2 %.
     pub probability: Option<f64>,
     /// The label of the next best contestant.
     pub runner_up: Option<String>,
@@ -70,7 +70,7 @@ pub struct AdviceRow {
     pub ratio: Option<Ratio>,
     /// The median service time less the winner's, in nanoseconds; `None` for the winner, and in a closed loop.
     pub added_ns: Option<Estimate>,
-    /// The probability that it is the best; `None` if it is out.
+    /// The probability that no other is better by more than 2 %; `None` if it is out.
     pub probability: Option<f64>,
     /// The figures that the race measured.
     pub figures: FigureMap<f64>,
@@ -289,8 +289,7 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
         sentences.push(format!("Not measured, and possibly better: {}.", format::listed(&unmeasured)));
     }
     sentences.extend(choice.probability().map(|it| {
-        let objective = objective(goal);
-        format!("The probability that {winner} has the best {objective} is {}.", probability(it))
+        format!("The probability that no other is better by more than {} is {}.", format::percent(advise::MARGIN), probability(it))
     }));
     let cost = [(Figure::Cpu, "of CPU time a request"), (Figure::Memory, "of memory a connection")];
     let costs: Vec<String> = cost
@@ -332,11 +331,17 @@ fn tie(advice: &Advice<'_>, choice: &Choice) -> String {
     let label = |it: &usize| advice.contestants[*it].label();
     let names: Vec<String> = choice.tied.iter().map(label).collect();
     let winner = label(&choice.winner);
+    let margin = format::percent(advise::MARGIN);
+    let probable = format!("of those with at least half the highest probability, {winner}");
+    let cost = |figure: Figure| if figure == Figure::Memory { "memory" } else { "CPU time" };
     let reason = match choice.tie_break {
-        Some(TieBreak::Figure(Figure::Memory)) => "it needs the least memory".to_owned(),
-        Some(TieBreak::Figure(_)) => "it needs the least CPU time".to_owned(),
-        Some(TieBreak::Simplicity) | None => {
-            "CPU time and memory are alike too, and it is the simplest (the first of `muxbench list`)".to_owned()
+        Some(TieBreak::Probability) | None => format!("{winner} is more than twice as probable as any other"),
+        Some(TieBreak::Figure(figure)) => format!("{probable} needs the least {}", cost(figure)),
+        Some(TieBreak::Order(Some(figure))) => {
+            format!("{probable} needs at most {margin} more {} than any other, and is the first of `muxbench list`", cost(figure))
+        }
+        Some(TieBreak::Order(None)) => {
+            format!("{probable} is the first of `muxbench list`, because not all their costs are known")
         }
     };
     format!("It is a tie between {}. {winner} wins it: {reason}.", format::listed(&names))

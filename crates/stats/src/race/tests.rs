@@ -88,8 +88,10 @@ fn equal_contestants_share_the_probability() {
     let mut sums = vec![0.0; 3];
     for _ in 0..CASES {
         let (_, fit) = simulation.race(&[0.0, 0.0, 0.2], 3);
-        let probabilities = fit.probabilities(&[0, 1, 2]).unwrap();
+        let probabilities = fit.probabilities(&[0, 1, 2], 0.0).unwrap();
         assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-9 && probabilities[2] < 0.01);
+        let within = fit.probabilities(&[0, 1, 2], 0.1).unwrap();
+        assert!(within[0] > 0.9 && within[1] > 0.9 && within[2] < 0.1, "those equal within a margin are all best: {within:?}");
         sums.iter_mut().zip(probabilities).for_each(|(sum, it)| *sum += it / CASES as f64);
     }
     assert!((0.42..0.58).contains(&sums[0]), "{sums:?}");
@@ -106,7 +108,7 @@ fn probability_to_be_best_is_calibrated() {
         let lowest = |values: &[f64]| (0..4).min_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap();
         let leader = lowest(&(0..4).map(|it| fit.effect(it).unwrap()).collect::<Vec<_>>());
         right += f64::from(u8::from(leader == lowest(&effects))) / CASES as f64;
-        sum += fit.probabilities(&[0, 1, 2, 3]).unwrap()[leader] / CASES as f64;
+        sum += fit.probabilities(&[0, 1, 2, 3], 0.0).unwrap()[leader] / CASES as f64;
     }
     assert!((right - sum).abs() < 0.1, "{right} {sum}");
 }
@@ -126,7 +128,7 @@ fn effects_are_those_of_a_balanced_layout() {
     assert!((ratio.ratio.ln() - 1.1).abs() < 1e-9, "{ratio:?}");
     // Their t interval: 1.1 ± 12.706 * 0.1, apart from the heats' share of the residuals.
     assert!((ratio.interval.unwrap().high.ln() - 1.1 - 1.2706).abs() < 0.2, "{ratio:?}");
-    assert!(fit.ratio(1, 0).is_none() && fit.effect(1).is_none() && fit.probabilities(&[0, 1]).is_none());
+    assert!(fit.ratio(1, 0).is_none() && fit.effect(1).is_none() && fit.probabilities(&[0, 1], 0.0).is_none());
     let mean = (fit.effect(0).unwrap(), fit.effect(3).unwrap());
     assert!((mean.0 - 1.1).abs() < 1e-6 && (mean.1 - 2.2).abs() < 1e-6, "{mean:?}");
 }

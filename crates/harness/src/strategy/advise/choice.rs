@@ -11,13 +11,17 @@ use crate::spec::Candidate;
 /// The contestants that race under changed traffic: the winner and the next best ones.
 const FINALISTS: usize = 4;
 
-/// The reason that breaks a tie.
+/// The step of the rule that breaks a tie. First, only those count whose probability is at least half the highest one. Of these, the
+/// cheapest wins, and of those within the margin of the cheapest the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TieBreak {
-    /// The winner needs less CPU time for a request, or less memory for a connection.
+    /// Only the winner is probable enough.
+    Probability,
+    /// The winner needs less CPU time for a request, as measured; less memory for a connection if CPU time is the objective.
     Figure(Figure),
-    /// The winner comes first: external servers, which exist already, then architectures in the order of the tables.
-    Simplicity,
+    /// The winner comes first: external servers, which exist already, then architectures in the order of the tables. `None` if a cost is
+    /// unknown, so that none counted.
+    Order(Option<Figure>),
 }
 
 /// The winner of a race.
@@ -32,7 +36,8 @@ pub struct Choice {
     pub tie_break: Option<TieBreak>,
     /// All other contestants with scores, those that may be the best first, then by their scores.
     pub others: Vec<usize>,
-    /// The probability of each contestant that may be the best to be so; `None` if the noise is unknown.
+    /// The probability of each contestant that may be the best that no other is better by more than the margin; `None` if the noise is
+    /// unknown.
     pub probabilities: Option<Vec<(usize, f64)>>,
 }
 
@@ -42,7 +47,7 @@ impl Choice {
         [self.winner].into_iter().chain(self.others.iter().copied()).take(FINALISTS).collect()
     }
 
-    /// Returns the probability that the winner is the best.
+    /// Returns the probability that no other contestant is better than the winner by more than the margin.
     pub fn probability(&self) -> Option<f64> {
         self.probabilities.as_ref()?.iter().find(|(it, _)| *it == self.winner).map(|(_, it)| *it)
     }
@@ -76,45 +81,53 @@ pub(super) fn choose(
     };
     let mut tied: Vec<usize> = can_win.iter().copied().filter(|&it| !leads(it)).collect();
     tied.sort_by(by_effect);
-    let (winner, tie_break) = break_tie(&tied, leader, goal, figures, templates);
+    let probabilities: Option<Vec<(usize, f64)>> = state
+        .fit
+        .probabilities(&can_win, MARGIN.ln_1p())
+        .map(|all| can_win.iter().copied().zip(all).collect());
+    let (winner, tie_break) = break_tie(&tied, probabilities.as_deref(), goal, figures, templates);
     let is_other = |it: &usize| *it != winner && effect(*it).is_some() && state.out[*it] != Some(Out::CannotKeepUp);
     let mut others: Vec<usize> = (0..templates.len()).filter(is_other).collect();
     others.sort_by(|a, b| (!can_win.contains(a)).cmp(&!can_win.contains(b)).then(by_effect(a, b)));
-    let probabilities = state.fit.probabilities(&can_win).map(|all| can_win.iter().copied().zip(all).collect());
     Some(Choice { winner, tied: if tied.len() > 1 { tied } else { Vec::new() }, tie_break, others, probabilities })
 }
 
-/// Returns the winner of a tie, and what makes it win.
+/// Returns the winner of a tie, and what makes it win. The first of `tied` is the leader.
 fn break_tie(
     tied: &[usize],
-    leader: usize,
+    probabilities: Option<&[(usize, f64)]>,
     goal: &AdviseGoal,
     figures: &[(Figure, Fit)],
     templates: &[Trial],
 ) -> (usize, Option<TieBreak>) {
-    if tied.len() < 2 {
-        return (leader, None);
+    if let [winner] = *tied {
+        return (winner, None);
     }
-    let mut left = tied.to_vec();
-    for figure in [Figure::Cpu, Figure::Memory] {
-        let fit = figures.iter().find(|(it, _)| *it == figure).map(|(_, fit)| fit);
-        let Some(fit) = fit.filter(|_| goal.only_figure() != Some(figure)) else { continue };
-        let effects: Option<Vec<(usize, f64)>> = left.iter().map(|&it| Some((it, fit.effect(it)?))).collect();
-        // A contestant of unknown cost is neither cheaper nor more expensive than the others.
-        let Some(&(best, lowest)) = effects.iter().flatten().min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-        let is_worse =
-            |it: usize, effect: f64| effect - lowest > MARGIN.ln_1p() && fit.is_worse(it, best, 0.0, ALPHA_OF_SIDE);
-        left = effects.into_iter().flatten().filter(|(it, effect)| !is_worse(*it, *effect)).map(|(it, _)| it).collect();
-        if let [winner] = left[..] {
-            return (winner, Some(TieBreak::Figure(figure)));
+    let probability = |it: usize| probabilities?.iter().find(|(of, _)| *of == it).map(|(_, it)| *it);
+    let highest = tied.iter().filter_map(|&it| probability(it)).fold(0.0, f64::max);
+    let is_probable = |it: &usize| probability(*it).is_none_or(|it| it >= highest / 2.0);
+    let probable: Vec<usize> = tied.iter().copied().filter(is_probable).collect();
+    if let [winner] = probable[..] {
+        return (winner, Some(TieBreak::Probability));
+    }
+    let figure = if goal.only_figure() == Some(Figure::Cpu) { Figure::Memory } else { Figure::Cpu };
+    let cost = |it: usize| figures.iter().find(|(of, _)| *of == figure)?.1.effect(it);
+    let costs: Option<Vec<f64>> = probable.iter().map(|&it| cost(it)).collect();
+    let cheapest = costs.map(|costs| costs.into_iter().fold(f64::INFINITY, f64::min));
+    // A contestant of unknown cost is neither cheaper nor more expensive than the others.
+    let is_cheap = |it: &usize| cheapest.zip(cost(*it)).is_none_or(|(least, it)| it - least <= MARGIN.ln_1p());
+    let cheap: Vec<usize> = probable.into_iter().filter(is_cheap).collect();
+    let order = |it: &usize| (rank(&templates[*it].architecture), *it);
+    match cheap[..] {
+        [winner] => (winner, Some(TieBreak::Figure(figure))),
+        _ => {
+            let winner = cheap.into_iter().min_by_key(order).unwrap_or(tied[0]);
+            (winner, Some(TieBreak::Order(cheapest.map(|_| figure))))
         }
     }
-    let order = |it: &&usize| (rank(&templates[**it].architecture), **it);
-    let winner = left.iter().min_by_key(order).copied().unwrap_or(leader);
-    (winner, Some(TieBreak::Simplicity))
 }
 
-/// Returns the place of a server by simplicity: external servers exist already, and the tables begin with the simplest models.
+/// Returns the place of a server: external servers exist already, and the tables begin with the simplest models.
 fn rank(candidate: &Candidate) -> usize {
     let Some(ours) = candidate.ours() else { return 0 };
     let is_alike = |other: &server::Architecture| {

@@ -7,7 +7,7 @@ use super::part::{Out, Part, planned_ns};
 use crate::record::{AdviseGoal, AdviseLimit, TrialOutcome};
 
 /// Contestants whose ratio is known to be within this distance of 1 are equal in practice.
-pub(super) const MARGIN: f64 = 0.02;
+pub const MARGIN: f64 = 0.02;
 /// The repeats after which a race looks at its contestants. The distances grow, so that each look sees much that is new.
 const LOOKS: [u32; 9] = [REPEATS_MIN, 4, 6, 9, 13, 19, 28, 41, REPEATS_MAX];
 const REPEATS_MAX: u32 = 60;
