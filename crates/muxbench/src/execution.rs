@@ -358,7 +358,7 @@ impl Session {
         let header = RunHeader {
             name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
             muxbench: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
+            command: std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect(),
             started_at: time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             experiment: plan.experiment,
             seed: plan.seed,

@@ -16,7 +16,7 @@ pub fn report(run: &Run) -> (String, Option<u64>) {
 
 /// Prints the report.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("no folder of a run: give its path")?;
+    let folder = std::env::args_os().nth(1).ok_or("no folder of a run: give its path")?;
     let (text, lowest_ns) = report(&store::read(Path::new(&folder))?);
     println!("{text}\nLowest median: {lowest_ns:?} ns");
     Ok(())

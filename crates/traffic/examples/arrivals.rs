@@ -18,7 +18,7 @@ pub fn length(file: File) -> Result<(usize, i64), Box<dyn Error>> {
 
 /// Prints the number and the time.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let file = std::env::args().nth(1).ok_or("no file: give a CSV or Parquet file with a column of times")?;
+    let file = std::env::args_os().nth(1).ok_or("no file: give a CSV or Parquet file with a column of times")?;
     let (arrivals, length_ns) = length(File::open(file)?)?;
     println!("{arrivals} arrivals in {:.1} s", length_ns as f64 / 1e9);
     Ok(())
