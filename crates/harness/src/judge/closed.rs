@@ -23,8 +23,7 @@ pub(super) fn checks(
     let think_ns = SEND_DELAY_SHARE_MAX * closed.think_ns as f64;
     let completed = report.completed_by_part.map(|count| count as f64);
     let checks = [
-        sufficient::errors(report),
-        vec![sufficient::requests(report)],
+        sufficient::failures(report),
         clients::send_delay(report, SEND_DELAY_P50_NS.max(think_ns), think_ns),
         clients::stalled(report).into_iter().chain([client_busy(closed, server)]).collect(),
         vec![sufficient::unanswered(report), unsampled(report, closed)],

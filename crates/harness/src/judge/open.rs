@@ -31,7 +31,7 @@ pub(super) fn checks(report: &LoadResult, rate_per_s: f64, server: Option<&Serve
         report.send_delay.distribution.p99_ns as f64 / 1e3,
         clients::tails(report)
     );
-    let failures = [sufficient::errors(report), vec![sufficient::requests(report)], limits.concat()];
+    let failures = [sufficient::failures(report), limits.concat()];
     let rest = [vec![sufficient::unanswered(report)], steady::service(report, server)];
     ([failures.concat(), rest.concat()].concat(), reason)
 }

@@ -2,10 +2,11 @@
 
 use load::LoadResult;
 use load::config::Transport;
+use load::result::PARTS;
 
 use super::ServerSide;
 use super::check::{at_least, at_most, none};
-use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, TIMEOUT_SHARE_MAX};
+use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, SERVICE_GROWTH_PARTS, TIMEOUT_SHARE_MAX};
 use crate::record::Check;
 use crate::record::VerdictKind::{Failed, Unsteady};
 
@@ -31,13 +32,26 @@ pub(super) fn counted_late(report: &LoadResult, server: &ServerSide<'_>) -> Chec
     at_most(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, limit_ms, "ms", Unsteady)
 }
 
+/// Checks that there are enough requests, no errors, and responses to the end. These decide before the limits of the client: a late
+/// client does not silence a server.
+pub(super) fn failures(report: &LoadResult) -> Vec<Check> {
+    let mut checks = errors(report);
+    // A slow server still answers earlier requests at the end.
+    checks.extend((report.errors.timeout > 0 && report.stream.is_none()).then(|| {
+        let answered: u64 = report.completed_by_part[PARTS - SERVICE_GROWTH_PARTS..].iter().sum();
+        at_least("responses in the last third of the window", answered as f64, 1.0, "", Failed)
+    }));
+    checks.push(requests(report));
+    checks
+}
+
 /// Checks each class of errors, except timeouts, which [`unanswered`] checks.
 pub(super) fn errors(report: &LoadResult) -> Vec<Check> {
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout");
     classes.map(|(class, count)| none(format!("{} {class}", Check::ERRORS), count)).collect()
 }
 
-pub(super) fn requests(report: &LoadResult) -> Check {
+fn requests(report: &LoadResult) -> Check {
     at_least(Check::REQUESTS, report.planned as f64, Check::REQUESTS_MIN, "", Failed)
 }
 
