@@ -58,7 +58,7 @@ pub struct TrialOutcome {
     pub rate_per_s: Option<f64>,
     /// The total duration, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Whether the trial was past saturation or failed, for a strategy that then stops the server.
+    /// Whether the trial was past saturation or failed, for a strategy that then stops the server. In a gate: whether it did not finish.
     pub is_past: bool,
     /// The number of trials that shared the window.
     pub contestants: u32,

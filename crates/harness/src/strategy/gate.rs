@@ -88,11 +88,17 @@ pub fn value(figure: Figure, record: &TrialRecord) -> Option<f64> {
     value.filter(|value| value.is_finite()).map(|value| value.max(0.0))
 }
 
+/// Tests whether a record shows that the old build does not run: its first trial did not finish.
+pub fn cannot_run(goal: &GateGoal, record: &TrialRecord) -> bool {
+    record.trial.repeat == 0 && goal.is_old(&record.trial) && record.verdict.is_unfinished()
+}
+
 impl Rules for GateGoal {
     fn observe(&self, record: &TrialRecord, outcome: &mut TrialOutcome) {
         for limit in &self.limits {
             outcome.values[limit.figure] = value(limit.figure, record);
         }
+        outcome.is_past = record.verdict.is_unfinished();
     }
 
     fn pruned(&self, header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
@@ -114,10 +120,14 @@ impl Rules for GateGoal {
     }
 }
 
-/// Tests whether the outcome is known, will not be known because no trial is usable, or the time is over.
+/// Tests whether the outcome is known, will not be known because the old build does not run or no trial is usable, or the time is over.
 fn is_ended(header: &RunHeader, outcomes: &[TrialOutcome], goal: &GateGoal) -> bool {
     let open = open(header, outcomes);
-    if open.is_empty() || is_time_over(&open, outcomes, goal.time_max_ns) {
+    let is_first = |index: u32| header.trials.iter().any(|it| it.index == index && it.repeat == 0 && goal.is_old(it));
+    if open.is_empty()
+        || outcomes.iter().any(|it| it.is_past && is_first(it.index))
+        || is_time_over(&open, outcomes, goal.time_max_ns)
+    {
         return true;
     }
     let repeats = repeats(header, outcomes);

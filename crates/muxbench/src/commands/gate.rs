@@ -10,10 +10,10 @@ use anyhow::{Context, bail};
 use harness::exec::event::RunEnd;
 use harness::host::Host;
 use harness::plan::Plan;
-use harness::record::{Figure, GateGoal, GateLimit, RunHeader, Strategy, Trial, VerdictKind};
+use harness::record::{Figure, GateGoal, GateLimit, RunHeader, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::spec::Experiment;
 use harness::spec::units::{Share, Time, time_above_0};
-use harness::strategy::gate::{GateOutcome, REPEATS_MAX, repeat_ns};
+use harness::strategy::gate::{GateOutcome, REPEATS_MAX, cannot_run, repeat_ns};
 use report::analysis::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
 use stats::excess::REPEATS_MIN;
@@ -198,6 +198,11 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         _ => bail!("--resume: the run is no gate; name one, as in `muxbench gate --resume FOLDER`"),
     };
     let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
+    if let Strategy::Gate(goal) = &run.header.strategy
+        && let Some(TrialRecord { verdict, trial, .. }) = run.records.iter().find(|it| cannot_run(goal, it))
+    {
+        bail!("nothing to compare with: the old build, {}, failed: {}", trial.label(), verdict.reason);
+    }
     let report = GateReport::of(&run).context("the run is no gate")?;
     // A gate that an error ends prints no result, so a pipeline can tell an error from an undecided gate.
     if ended == RunEnd::Complete {

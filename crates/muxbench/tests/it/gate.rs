@@ -89,6 +89,16 @@ fn build_that_does_not_start_fails() {
     assert!(out.contains("exec:new failed: "), "the reason is shown: {out}");
 }
 
+fn builds_that_cannot_start_are_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = "sh -c 'echo >> starts; exit 1' {port}";
+    let (code, out, err) = gate(folder.path(), [build, build], "");
+    assert_eq!(code, Some(2), "{out}\n{err}");
+    assert!(err.contains("nothing to compare with: the old build, exec:old, failed: "), "{out}\n{err}");
+    let starts = fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
+    assert!(starts <= 2, "{starts} starts");
+}
+
 fn gate_of_one_architecture_shows_its_noise() {
     let folder = tempfile::tempdir().unwrap();
     // An outcome may need a minute, but the placebo is shown after the first repeat.
@@ -196,6 +206,7 @@ fn failed_gate_is_no_warning_in_gitlab() {
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(slower_build_fails_and_faster_build_passes));
     cases.once(case!(build_that_does_not_start_fails));
+    cases.once(case!(builds_that_cannot_start_are_an_error_at_once));
     cases.once(case!(gate_of_one_architecture_shows_its_noise));
     cases.once(case!(shifts_are_those_of_apache_otava));
     cases.once(case!(action_reports_the_outcome_of_its_gate));

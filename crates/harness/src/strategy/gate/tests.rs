@@ -71,6 +71,17 @@ fn outcomes_follow_the_figures() {
 }
 
 #[test]
+fn old_build_that_does_not_run_ends_the_gate_at_once() {
+    let header = header([Figure::P50, Figure::Errors]);
+    let Strategy::Gate(goal) = &header.strategy else { panic!("the run is a gate") };
+    let mut outcomes: Vec<TrialOutcome> = Vec::new();
+    while let [trial, ..] = header.strategy.due(&header, &outcomes).as_slice() {
+        outcomes.push(TrialOutcome { index: trial.index, is_past: goal.is_old(trial), ..Default::default() });
+    }
+    assert!(outcomes.len() <= 2, "{} trials ran", outcomes.len());
+}
+
+#[test]
 fn gate_ends_when_decided_hopeless_or_late() {
     let figures = [Figure::P50, Figure::Errors];
     let repeats = |values: fn(u32) -> [Option<f64>; 2]| gate(figures, values).2;
