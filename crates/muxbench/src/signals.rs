@@ -5,8 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context;
-use process::stop::{Stop, ends_at_hangup};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use process::child::signal_all;
+use process::stop::{Stop, heeds};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::{exit, output};
@@ -31,24 +33,38 @@ pub fn flag_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT stops it
-/// immediately, as do SIGTERM and, unless the process ignores it, SIGHUP.
+/// immediately, as do SIGTERM and, unless the process ignores it, SIGHUP. SIGTSTP suspends the children too.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     let stop = Stop::default();
     // The handlers set these flags themselves, so no signal is lost before the thread below runs.
     signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;
     signal_hook::flag::register(SIGTERM, stop.immediately.clone()).context(CANNOT)?;
-    if ends_at_hangup() {
+    if heeds(SIGHUP) {
         signal_hook::flag::register(SIGHUP, stop.immediately.clone()).context(CANNOT)?;
     }
-    let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
+    let handled = [SIGINT, SIGTSTP].into_iter().filter(|signal| heeds(*signal));
+    let mut signals = Signals::new(handled).context(CANNOT)?;
     let requested = stop.clone();
     let listen = move || {
-        let mut interrupts = interrupts.forever();
-        if interrupts.next().is_some() {
-            output::note("finishing the current trial; press Ctrl-C again to stop immediately");
+        let mut is_first = true;
+        for signal in signals.forever() {
+            match signal {
+                SIGTSTP => suspend(),
+                _ if std::mem::take(&mut is_first) => {
+                    output::note("finishing the current trial; press Ctrl-C again to stop immediately");
+                }
+                _ => requested.abort(),
+            }
         }
-        interrupts.for_each(|_| requested.abort());
     };
     thread::Builder::new().name("signals".into()).spawn(listen).context(CANNOT)?;
     Ok(stop)
+}
+
+/// Suspends this process and its children until SIGCONT, so that no client sends on alone.
+fn suspend() {
+    signal_all(Signal::STOP);
+    // The call returns after SIGCONT.
+    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    signal_all(Signal::CONT);
 }

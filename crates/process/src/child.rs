@@ -8,11 +8,12 @@ use std::marker::PhantomData;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -63,7 +64,7 @@ pub trait Process<E> {
 
     /// The process ID. The system may reuse it after the end of the process.
     #[cfg(target_os = "linux")]
-    fn pid(&self) -> rustix::process::Pid;
+    fn pid(&self) -> Pid;
 }
 
 /// A child process that sends events of type `E`.
@@ -81,6 +82,15 @@ pub struct Child<E> {
     event: PhantomData<E>,
 }
 
+/// The children that may still run.
+static ALL: Mutex<Vec<Weak<Mutex<std::process::Child>>>> = Mutex::new(Vec::new());
+
+/// Sends a signal to all children and their process groups, which signals of the terminal do not reach.
+pub fn signal_all(signal: Signal) {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    all.iter().filter_map(Weak::upgrade).for_each(|child| ProcessHandle(child).signal(signal));
+}
+
 /// A process that several threads may kill. The lock prevents a signal to a process ID that has been reused.
 #[derive(Clone)]
 pub struct ProcessHandle(Arc<Mutex<std::process::Child>>);
@@ -94,6 +104,14 @@ impl ProcessHandle {
     /// Kills the process, unless it has ended.
     pub fn kill(&self) {
         let _ = self.lock().kill();
+    }
+
+    /// Sends a signal to the process group of the process, unless the process has ended.
+    pub fn signal(&self, signal: Signal) {
+        let mut child = self.lock();
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = rustix::process::kill_process_group(Pid::from_child(&child), signal);
+        }
     }
 
     fn status(&self) -> Option<ExitStatus> {
@@ -138,10 +156,16 @@ impl<E: DeserializeOwned> Child<E> {
                 "cannot start a thread: {error}; raise the limit of processes (ulimit -u, the cgroup's pids.max) or the memory"
             );
         }
+        let input = process.stdin.take();
+        let handle = ProcessHandle(Arc::new(Mutex::new(process)));
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|child| child.strong_count() > 0);
+        all.push(Arc::downgrade(&handle.0));
+        drop(all);
         let mut child = Self {
             name: name.into(),
-            input: process.stdin.take(),
-            handle: ProcessHandle(Arc::new(Mutex::new(process))),
+            input,
+            handle,
             lines,
             stderr,
             stderr_text: String::new(),
@@ -221,8 +245,8 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
     }
 
     #[cfg(target_os = "linux")]
-    fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.handle.lock())
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.handle.lock())
     }
 }
 
@@ -245,6 +269,24 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn suspended_children_continue_later() {
+        // The test's name is unique, so that no other test is suspended.
+        let child = shell("while :; do :; done");
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid().as_raw_pid())).unwrap();
+            stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap()
+        };
+        let becomes = |is: fn(char) -> bool| {
+            (0..3_000).any(|_| is(state()) || (thread::sleep(Duration::from_millis(10)), false).1)
+        };
+        child.handle.signal(Signal::STOP);
+        assert!(becomes(|state| state == 'T'));
+        child.handle.signal(Signal::CONT);
+        assert!(becomes(|state| state != 'T'));
     }
 
     #[test]

@@ -46,12 +46,12 @@ impl Stop {
     }
 }
 
-/// Whether SIGHUP, which a closed terminal sends, ends this process. Under nohup(1) the process ignores the signal.
-pub fn ends_at_hangup() -> bool {
+/// Whether this process handles a signal, or leaves it to the system. Under nohup(1) it ignores SIGHUP, which a closed terminal sends.
+pub fn heeds(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call changes no handler and writes into `action`, for which all bits zero are a valid value.
     let action = unsafe {
-        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr());
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
     action.sa_sigaction != libc::SIG_IGN

@@ -14,7 +14,7 @@ use harness::spec::Placement;
 use harness::spec::network::Network;
 use netns::Testbed;
 use netns::surrounding::{HOSTS, LabSocket, SOCKET};
-use process::stop::{Stop, ends_at_hangup};
+use process::stop::{Stop, heeds};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let [interrupted, terminated, hangup] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot handle signals")?;
     signal_hook::flag::register(SIGTERM, terminated.clone()).context("cannot handle signals")?;
-    if ends_at_hangup() {
+    if heeds(SIGHUP) {
         signal_hook::flag::register(SIGHUP, hangup.clone()).context("cannot handle signals")?;
     }
     let forwarded = [(terminated, Signal::TERM), (hangup, Signal::HUP)];
