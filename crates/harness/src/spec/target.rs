@@ -122,6 +122,14 @@ impl TargetUrl {
         }
     }
 
+    /// The transport to the only family of addresses with which the host of the URL accepts connections; `None` if it has both, and both
+    /// or none of them accept.
+    pub fn reachable_transport(&self) -> Option<Transport> {
+        let Place::Host { name, port, .. } = &self.place else { return None };
+        let found: Vec<SocketAddr> = (name.as_str(), *port).to_socket_addrs().ok()?.collect();
+        only_family(&found, |address| self.scheme != Scheme::Udp && reach(&address.into()).is_ok())
+    }
+
     /// The path and query that `http` requests, if the URL has them.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
@@ -155,6 +163,13 @@ impl TargetUrl {
             format!("`{name}` has no address for this transport; set workload.transport (--transport) to {other}")
         })
     }
+}
+
+fn only_family(found: &[SocketAddr], accepts: impl Fn(SocketAddr) -> bool) -> Option<Transport> {
+    let are_both = found.iter().any(SocketAddr::is_ipv4) && found.iter().any(SocketAddr::is_ipv6);
+    let mut usable = found.iter().filter(|&&it| !are_both || accepts(it)).map(SocketAddr::is_ipv6);
+    let is_ipv6 = usable.next()?;
+    usable.all(|it| it == is_ipv6).then_some(if is_ipv6 { Transport::Tcp6 } else { Transport::Tcp })
 }
 
 impl FromStr for TargetUrl {
@@ -311,6 +326,16 @@ mod tests {
         assert!(error.contains("set workload.transport (--transport) to tcp"), "{error}");
         let error = resolved("http://no-such-host.invalid/", Transport::Tcp).unwrap_err();
         assert!(error.contains("cannot find the host `no-such-host.invalid`"), "{error}");
+    }
+
+    #[test]
+    fn name_of_both_families_has_that_of_its_server() {
+        let [v4, v6]: [SocketAddr; 2] = ["127.0.0.1:80", "[::1]:80"].map(|it| it.parse().unwrap());
+        let both = |are_accepted: [bool; 2]| only_family(&[v6, v4], |it| are_accepted[usize::from(it.is_ipv6())]);
+        assert_eq!(both([true, false]), Some(Transport::Tcp));
+        assert_eq!(both([false, true]), Some(Transport::Tcp6));
+        assert_eq!([both([true, true]), both([false, false])], [None; 2], "the workload decides");
+        assert_eq!(only_family(&[v6], |_| false), Some(Transport::Tcp6));
     }
 
     #[test]

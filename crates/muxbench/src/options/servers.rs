@@ -264,7 +264,7 @@ impl Servers {
     pub fn apply_urls(&self, workload: &mut WorkloadSpec) {
         let Some((_, Target { url, .. })) = self.targets.first() else { return };
         workload.service = url.service().unwrap_or(workload.service);
-        workload.transport = url.transport().unwrap_or(workload.transport);
+        workload.transport = url.transport().or_else(|| url.reachable_transport()).unwrap_or(workload.transport);
     }
 
     /// Tests whether a flag defines a target.
