@@ -46,14 +46,26 @@ impl TargetConfig {
         if self.url.starts_with(DATAGRAMS) {
             return Ok(());
         }
-        reach(&self.address).map_err(|error| {
-            format!("cannot connect to {}: {error}; start the server, or correct the address", self.address)
-        })
+        reach(&self.address).map_err(|error| format!("cannot connect to {}: {error}; {}", self.address, remedy(&error)))
     }
 
     /// Checks that the server's process exists, if it is known.
     pub fn check_process(&self) -> Result<(), String> {
         self.pid.map_or(Ok(()), |pid| cpus_of(pid).map(drop))
+    }
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "all local ports are in use: wait until earlier connections leave TIME_WAIT (ss -s), or widen net.ipv4.ip_local_port_range"
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "correct the address, or check the network and the firewalls on the way"
+        }
+        io::ErrorKind::PermissionDenied => "let this user connect, or check the firewall of this host",
+        _ if Errno::from_io_error(error) == Some(Errno::MFILE) => "raise the limit of descriptors (ulimit -n)",
+        _ => "start the server, or correct the address",
     }
 }
 

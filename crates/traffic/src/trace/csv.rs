@@ -60,8 +60,14 @@ impl<R: BufRead> CsvRows<R> {
         let Columns { time, unit_ns, others } = self.columns;
         let (line, number) = (self.text()?, self.number);
         let text = field(line, time).with_context(|| format!("line {number} has no time"))?;
-        let time_ns = time_ns(text, unit_ns).with_context(|| {
-            format!("line {number}: invalid time `{text}`: expected a number, or a time such as 2026-01-31T12:00:00.5Z")
+        let time_ns = time_ns(text, unit_ns).with_context(|| match text.parse::<f64>() {
+            Ok(time) if time.is_finite() => {
+                let unit = format!("in units of {unit_ns} ns; name the column by its unit, as in time_ms or time_us");
+                format!("line {number}: the time `{text}` is beyond the range {unit}")
+            }
+            _ => format!(
+                "line {number}: invalid time `{text}`: expected a number, or a time such as 2026-01-31T12:00:00.5Z"
+            ),
         })?;
         let mut values = [None; Column::ALL.len()];
         for ((column, at), value) in Column::ALL.into_iter().zip(others).zip(&mut values) {
@@ -174,6 +180,10 @@ mod tests {
             ("a,b\n1,2\n", "no column of times; name one time_s"),
             ("time_s,Time_ms \n0,0\n", "the file has several columns of times (time_s, Time_ms); remove all but one"),
             ("time\nx\n", "line 2: invalid time `x`: expected a number"),
+            (
+                "time\n1700000000123\n",
+                "line 2: the time `1700000000123` is beyond the range in units of 1000000000 ns; name",
+            ),
             ("a,time\n1\n", "line 2 has no time"),
             ("time,connection\n1,2\n3,four\n", "line 3: invalid connection `four`: expected a whole number; or ignore"),
             ("time,connection\n1\n", "line 2 has no connection"),
