@@ -26,7 +26,7 @@ pub enum LoadError {
     },
     /// The server did not store a record of the data set.
     #[error(
-        "cannot store record {number} of {total}: {class}; raise the server's memory and its item size limit, or use fewer \
+        "cannot store record {number} of {total}: {class}{answer}; raise the server's memory and its item size limit, or use fewer \
          records"
     )]
     Store {
@@ -36,6 +36,8 @@ pub enum LoadError {
         total: u64,
         /// The class of failure, as in `report::Errors`.
         class: &'static str,
+        /// The server's own line in parentheses, after a space; empty if it wrote none.
+        answer: String,
     },
     /// The configuration requests the TSC, but it is not invariant.
     #[error("clock: the TSC of this processor is not invariant; use the clock `auto` or `monotonic`")]
@@ -105,6 +107,9 @@ impl LoadError {
                 "check the path, the headers and the body, and the expected status and length"
             }
             Class::Tls => remedy_of_tls(config, &error),
+            Class::Short if config.client.tls.is_some() && error.get_ref().is_some() => {
+                "let the server keep the connection open, announce the length of the response, or end TLS with close_notify"
+            }
             Class::Short if config.client.tls.is_some() => remedy_without_tls(config),
             Class::Short if config.http.is_some() => {
                 "the server closed the connection before the end of the response; if it uses TLS on this port, write https://, or \
@@ -156,6 +161,8 @@ mod tests {
         let of_other = remedy(false, true, short.into());
         assert!(of_other.contains("remove the TLS settings") && !of_other.contains("http"), "{of_other}");
         assert!(remedy(true, true, short.into()).contains("write http://, or remove the TLS settings"));
+        let cut_off = remedy(true, true, io::Error::new(short, "TLS ended without close_notify"));
+        assert!(cut_off.contains("end TLS with close_notify") && !cut_off.contains("uses TLS"), "{cut_off}");
         assert!(remedy(true, false, short.into()).contains("write https://, or add --tls"));
         assert!(remedy(false, false, short.into()).contains("whether it uses TLS"));
         assert!(

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::PROGRESS;
+use crate::io::verify::own_line;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::result::Class;
 use crate::socket::Socket;
@@ -43,7 +44,11 @@ pub fn prepare<P: ClientProtocol>(
             read(socket, &mut inbox).map_err(failed)?;
             let mut rest = &inbox[..];
             while !rest.is_empty() {
-                let refused = |class: Class| LoadError::Store { number: answered + 1, total, class: class.name() };
+                let bytes = rest;
+                let refused = |class: Class| {
+                    let answer = own_line(bytes).map(|line| format!(" ({line})")).unwrap_or_default();
+                    LoadError::Store { number: answered + 1, total, class: class.name(), answer }
+                };
                 if answered == sent {
                     return Err(refused(Class::Wrong));
                 }

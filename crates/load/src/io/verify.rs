@@ -144,8 +144,12 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
                 Some(Reply::Good) if taken == inbox.len() => return Ok(true),
                 Some(Reply::Last(None)) if taken == inbox.len() && self.may_end => return Ok(true),
                 Some(Reply::Last(None)) => return Err(io::ErrorKind::ConnectionAborted.into()),
-                Some(_) => return Err(wrong(*protocol)),
+                Some(_) => return Err(wrong(*protocol, reader, inbox)),
                 // A datagram is a whole response or an error.
+                None if !goes_on && socket.is_cut_off() => {
+                    let why = "TLS ended without close_notify, so the response may lack its end";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+                }
                 None if !goes_on || self.transport == Transport::Udp => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -175,8 +179,18 @@ fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
     }
 }
 
-fn wrong(protocol: &impl ClientProtocol) -> io::Error {
-    protocol
-        .complaint()
-        .map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+/// Returns the error of a wrong response, whose last bytes are `bytes`: what the protocol finds wrong, or the server's own line.
+fn wrong<P: ClientProtocol>(protocol: &P, reader: &P::Reader, bytes: &[u8]) -> io::Error {
+    let fault = protocol.fault(reader).map(|fault| format!("the response has {fault}"));
+    let why = fault.or_else(|| protocol.complaint()).or_else(|| own_line(bytes));
+    why.map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// Quotes the first line of a response; `None` if it is no text. Servers write there why they refuse a request.
+pub fn own_line(bytes: &[u8]) -> Option<String> {
+    const SHOWN_BYTES: usize = 200;
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let line = str::from_utf8(&line[..line.len().min(SHOWN_BYTES)]).ok()?;
+    let is_text = !line.is_empty() && line.chars().all(|char| !char.is_control());
+    is_text.then(|| format!("the server answered `{line}`"))
 }

@@ -55,7 +55,13 @@ pub trait ClientProtocol: Sync {
         None
     }
 
+    /// Describes the last wrong response of any connection, if it was one of the protocol.
     fn complaint(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns what was wrong with the bytes that [`ClientProtocol::read`] found to be no response, as in "chunks that are malformed".
+    fn fault(&self, _reader: &Self::Reader) -> Option<&'static str> {
         None
     }
 }

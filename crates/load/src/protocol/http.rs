@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rand::RngExt;
 use wire::Address;
-use wire::http::client::{Request, Response, ResponseReader, Url};
+use wire::http::client::{Garbage, Request, Response, ResponseReader, Url};
 
 use super::{ClientProtocol, Reply, random_of};
 use crate::config::{Body, ClientConfig, ExpectedStatus, HttpTarget, HttpTraffic};
@@ -29,6 +29,8 @@ pub struct HttpReader {
     responses: ResponseReader,
     /// The status of the last complete response.
     status: u16,
+    /// What is wrong with the bytes that are no response.
+    fault: Option<&'static str>,
 }
 
 pub struct Http {
@@ -174,7 +176,10 @@ impl ClientProtocol for Http {
                 reader.status = response.status;
                 prepared.judge(&response)
             }
-            Err(_) => Reply::Garbage,
+            Err(Garbage(fault)) => {
+                reader.fault = Some(fault);
+                Reply::Garbage
+            }
         });
         (taken_bytes, reply)
     }
@@ -192,6 +197,10 @@ impl ClientProtocol for Http {
 
     fn complaint(&self) -> Option<String> {
         self.requests.iter().find_map(Prepared::complaint)
+    }
+
+    fn fault(&self, reader: &HttpReader) -> Option<&'static str> {
+        reader.fault
     }
 }
 

@@ -323,7 +323,11 @@ fn unstored_data_set_fails_the_load() {
         }
     });
     let error = muxbench_load::run(&kv(target), &mut |_| ()).unwrap_err();
-    assert!(matches!(error, LoadError::Store { number: 3, total: 2_000, class: "rejected" }), "{error}");
+    assert!(matches!(error, LoadError::Store { number: 3, total: 2_000, class: "rejected", .. }), "{error}");
+    assert!(
+        error.to_string().contains("rejected (the server answered `SERVER_ERROR out of memory`); raise"),
+        "{error}"
+    );
 }
 
 #[test]
