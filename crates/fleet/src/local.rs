@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use harness::clients::{Draft, Fleet, Gathered, WaitHook, draft_of_client};
@@ -12,6 +14,7 @@ use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
 use netns::TestbedHost;
 use process::child::{Child, Process};
+use rustix::process::Signal;
 
 use super::assign_cpus;
 use super::client::{
@@ -30,6 +33,8 @@ pub struct Local {
     /// The clients of each contestant of the heat.
     contestants: Vec<Vec<LocalClient>>,
     deadline: Instant,
+    /// Ends the window of a single client if set: see `load::Listener::ends_window`.
+    pub ends_window: Arc<AtomicBool>,
 }
 
 struct LocalClient {
@@ -41,7 +46,8 @@ struct LocalClient {
 impl Local {
     /// Clients that are processes of `program`, the muxbench binary.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, hosts: Vec::new(), contestants: Vec::new(), deadline: Instant::now() }
+        let deadline = Instant::now();
+        Self { program, hosts: Vec::new(), contestants: Vec::new(), deadline, ends_window: Arc::default() }
     }
 }
 
@@ -114,8 +120,17 @@ impl Fleet for Local {
 
     fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let mut gathered = Vec::new();
+        let is_only = matches!(self.contestants.as_slice(), [clients] if clients.len() == 1);
+        let mut ends_early = is_only.then(|| self.ends_window.clone());
         for client in &mut self.contestants[contestant] {
-            let report = await_report(&mut client.child, self.deadline, hook)?;
+            let handle = client.child.handle.clone();
+            let mut hook = |event: Option<&Event>| {
+                if ends_early.take_if(|it| it.load(Relaxed)).is_some() {
+                    handle.signal(Signal::INT);
+                }
+                hook(event)
+            };
+            let report = await_report(&mut client.child, self.deadline, &mut hook)?;
             let samples = client.samples.take().expect("a report is gathered once");
             let (config, unnamed) = (client.config.clone(), String::new());
             let account = Account { config, machine: unnamed.clone(), place: unnamed, report, cpus_used: None };

@@ -37,6 +37,9 @@ use crate::{exit, output};
 use show::resume_command;
 pub use show::{code, print_places, show};
 
+/// The name of the experiment of `muxbench load`, whose window the first Ctrl-C ends.
+pub const LOAD: &str = "load";
+
 /// The workers of a distributed run; `None` if each trial starts its own client processes.
 type Clients = Option<Box<Workers>>;
 
@@ -418,7 +421,13 @@ impl Session {
         let launch = Muxbench { program: program()? };
         let options = runner::Options { launch: &launch, stop };
         let mut fleet: Box<dyn Fleet> = match clients {
-            None => Box::new(Local::new(launch.program.clone())),
+            None => {
+                let mut local = Local::new(launch.program.clone());
+                if header.experiment == LOAD {
+                    local.ends_window = stop.after_trial.clone();
+                }
+                Box::new(local)
+            }
             Some(workers) => workers,
         };
         let ended = runner::run(&header, &done, &store, &options, &mut *fleet, &mut |event| {

@@ -45,6 +45,7 @@ pub(crate) static HEALTHY: LazyLock<LoadResult> = LazyLock::new(|| LoadResult {
     outstanding: Outstanding { at_start: 1, at_end: 2, after_cool_down: 0 },
     errors: Errors::default(),
     trial_requests: 1_000,
+    closed_by_server: 0,
     late: LateSends { bound_ns: 100_000, sent: 100, ..LateSends::default() },
     receiver_busy_share: None,
     stalled_ns: None,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Arrival, LoadConfig, Trace, validate};
+use crate::config::{Arrival, LoadConfig, Schedule, Trace, validate};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
@@ -32,8 +32,12 @@ pub use placement::{cpu_of, cpus, resolve};
 pub const LEAD_NS: u64 = 5_000_000;
 /// The pause between two attempts to write to a full socket, in nanoseconds.
 pub const RETRY_NS: f64 = 50_000.0;
+/// A server that closes a new connection sooner than this, before any request, rejects it. In nanoseconds.
+pub const REJECTS_NS: i64 = 10_000_000;
 /// `sleep-spin` wakes this long before a planned time: the delay of a timer on a busy machine.
 pub const SPIN_NS: i64 = 60_000;
+/// The longest cool-down after a window that ends before its planned end, in nanoseconds.
+const CUT_COOL_DOWN_NS: u64 = 1_000_000_000;
 /// The interval between progress reports, and between comparisons of the client's clock with the wall clock, in nanoseconds.
 const PROGRESS_NS: u64 = 500_000_000;
 
@@ -126,6 +130,11 @@ pub trait Listener {
     /// Opens the file of a trace. Returns its arrivals in order of time, without collecting them.
     fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
         Err(format!("workload.trace: this client does not read {}; use `muxbench load`", trace.file.display()))
+    }
+
+    /// Whether to end the window now, before its planned end.
+    fn ends_window(&self) -> bool {
+        false
     }
 
     /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` to start after 5 ms.
@@ -230,7 +239,7 @@ pub fn run_threads<T: Send>(
             stop();
             end_meters();
         })?;
-        let mut usage = watch(trial, progress, &is_over, wall, listener);
+        let mut usage = watch(trial, progress, &is_over, stop, wall, listener);
         end_meters();
         usage.stalled_ns = hiccups.stalled_ns();
         let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client's thread does not panic");
@@ -255,11 +264,13 @@ pub fn run_loops<'a, T: Send>(
     run_threads(trial, &progress, threads, &|| stop.store(true, Relaxed), &mut None, listener)
 }
 
-/// Sleeps through a trial. Wakes to report progress, and to read the process's usage at the edges of the window.
+/// Sleeps through a trial. Wakes to report progress, and to read the process's usage at the edges of the window. If the listener ends
+/// the window of lasting connections, stops the client after the cool-down of an open loop.
 fn watch(
     trial: &Trial<'_>,
     progress: &[&Progress],
     is_over: &dyn Fn() -> bool,
+    stop: &dyn Fn(),
     wall: &mut Option<Wall>,
     listener: &mut dyn Listener,
 ) -> Usage {
@@ -271,6 +282,10 @@ fn watch(
         ("measure", window.end),
         ("cool-down", window.end + phases.cool_down_ns),
     ];
+    let may_cut = config.requests_per_connection.is_none() && config.service.stream().is_none();
+    let cut_cool_down_ns =
+        if config.schedule == Schedule::Closed { 0 } else { phases.cool_down_ns.min(CUT_COOL_DOWN_NS) };
+    let mut cut = None;
     let mut usage = [None; 2];
     let mut next_ns = 0;
     while !is_over() {
@@ -279,6 +294,12 @@ fn watch(
             if now >= edge && usage.is_none() {
                 *usage = Some(Usage::now());
             }
+        }
+        if cut.is_none() && may_cut && times.window.contains(&now) && listener.ends_window() {
+            (cut, usage[1]) = (Some(now), Some(Usage::now()));
+        }
+        if cut.is_some_and(|cut| clock.between_ns(cut, now) as u64 >= cut_cool_down_ns) {
+            stop();
         }
         let elapsed_ns = clock.between_ns(times.start, now).max(0) as u64;
         if elapsed_ns >= next_ns {
@@ -304,5 +325,7 @@ fn watch(
     }
     // The threads may end before the window ends, or even before it begins.
     let end = usage[1].unwrap_or_else(Usage::now);
-    end.since(&usage[0].unwrap_or(end))
+    let mut usage = end.since(&usage[0].unwrap_or(end));
+    usage.cut = cut;
+    usage
 }

@@ -4,8 +4,8 @@
 //! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
 //! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
 //!
-//! An HTTP response may announce the end of its connection. The client then opens another, as wrk does. The next request is due
-//! after the think time, but not before the connection is established. Requests of a pipeline without a response are sent again:
+//! A server may close a connection between two requests, and an HTTP response may announce it. The client then opens another, as wrk
+//! does. The next request is due after the think time, but not before the connection is established. Requests of a pipeline without a response are sent again:
 //! the server has not processed them (RFC 9112 section 9.6).
 
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
-use crate::driver::{self, Connected, Listener, Outcome, Turns};
+use crate::driver::{self, Connected, Listener, Outcome, REJECTS_NS, Turns};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::poller::{EVENTS_MAX, Events};
@@ -38,13 +38,13 @@ pub fn run<P: ClientProtocol>(
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, mut sockets, sources, connect_ns, .. } = connected;
-    let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
+    let dialer = Dialer::new(config, &sources)?;
     let progress: Vec<Progress> = (0..config.client.clients).map(|_| Progress::default()).collect();
     let mut rest = sockets.as_mut_slice();
     let worker = |(number, progress)| {
         let count = partition_indices(config.connections, config.client.clients, number).len();
         let sockets = rest.split_off_mut(..count).expect("each connection belongs to one client");
-        Worker::new((clock, protocol, config), number, (sockets, dialer.as_ref()), progress)
+        Worker::new((clock, protocol, config), number, (sockets, &dialer), progress)
     };
     let workers = (0..config.client.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
 
@@ -54,8 +54,10 @@ pub fn run<P: ClientProtocol>(
     let loops = workers.into_iter().map(|worker| |stop: &AtomicBool| worker.run(&times, slices.clone(), stop));
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
+    let cut = usage.cut.map(|end| trial.until(end));
+    let trial = cut.as_ref().map_or(trial, |(config, times)| Trial::sleeping(config, &clock, times));
 
-    let memory_bytes = size_of::<(Socket, Option<Class>, Exchange<P>, Awaits)>() + TIMER_BYTES;
+    let memory_bytes = size_of::<(Socket, Option<Class>, Exchange<P>, Awaits, u64)>() + TIMER_BYTES;
     let facts = trial.facts(connect_ns, usage);
     let result = facts.account(&recordings, driver::cpus(config), memory_bytes as f64);
     Ok(Outcome::new(result, sockets))
@@ -66,9 +68,11 @@ struct Worker<'a, P: ClientProtocol> {
     sockets: &'a mut [Socket],
     /// The failure of each connection; `None` while it works.
     failures: Vec<Option<Class>>,
-    /// Opens connections for reconnects; `None` if the end of a connection is an error.
-    dialer: Option<&'a Dialer<'a>>,
+    /// Opens connections for reconnects.
+    dialer: &'a Dialer<'a>,
     dialed: u64,
+    /// The time of each connection's last reconnect, in ticks; 0 without one.
+    reopened: Vec<u64>,
     /// The event of each connection that the poller waits for.
     watched: Vec<Awaits>,
     exchanges: Vec<Exchange<P>>,
@@ -80,7 +84,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
-        (sockets, dialer): (&'a mut [Socket], Option<&'a Dialer<'a>>),
+        (sockets, dialer): (&'a mut [Socket], &'a Dialer<'a>),
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let samples = schedule::count_max(config);
@@ -90,9 +94,9 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
         let alive = sockets.len();
         let exchanges = sockets.iter().map(|_| Exchange::default()).collect();
-        let (failures, watched) = (vec![None; alive], vec![Awaits::Readable; alive]);
+        let (failures, watched, reopened) = (vec![None; alive], vec![Awaits::Readable; alive], vec![0; alive]);
         let (dialed, turns) = (number.into(), Turns::new(0..0));
-        Ok(Self { engine, sockets, failures, dialer, dialed, watched, exchanges, alive, turns })
+        Ok(Self { engine, sockets, failures, dialer, dialed, reopened, watched, exchanges, alive, turns })
     }
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
@@ -105,14 +109,15 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
         self.engine.recorder.begin(times.clone());
         let mut events = Events::with_capacity(EVENTS_MAX);
-        loop {
+        let is_stopped = loop {
             let now = self.engine.clock.now();
             self.engine.recorder.tick(now, 0);
             while let Some((due, at)) = self.engine.take_timer(now) {
                 self.wake(at, due);
             }
-            if self.engine.recorder.is_over(now) || self.alive == 0 || stop.load(Relaxed) {
-                break;
+            let is_stopped = stop.load(Relaxed);
+            if is_stopped || self.engine.recorder.is_over(now) || self.alive == 0 {
+                break is_stopped;
             }
             let next = self.engine.recorder.next_edge().min(self.engine.next_timer());
             let before = self.engine.clock.now();
@@ -127,8 +132,11 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             if self.engine.checks_timeouts(now) {
                 self.fail_overdue(now);
             }
+        };
+        if is_stopped {
+            self.engine.recorder.tick(u64::MAX, 0);
         }
-        self.end_all();
+        self.end_all(is_stopped);
         let mut recording = self.engine.recorder.close();
         recording.counts.pauses = self.turns.pauses();
         recording
@@ -181,12 +189,30 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Reconnects after a response at `now` that announced the end of its connection.
     #[cold]
     fn reconnect(&mut self, at: usize, now: u64) {
+        if self.exchanges[at].left == 0 {
+            self.exchanges[at].due = self.engine.next_due(now);
+        }
+        self.reopen(at, now);
+    }
+
+    /// Reconnects after the server has closed the connection between two requests, unless it rejects connections.
+    #[cold]
+    fn closed(&mut self, at: usize) {
+        let now = self.engine.clock.now();
+        let is_unused = self.exchanges[at].sent <= self.reopened[at];
+        match is_unused && self.engine.clock.between_ns(self.reopened[at], now) < REJECTS_NS {
+            true => self.end(at, Class::Reset),
+            false => self.reopen(at, now),
+        }
+    }
+
+    fn reopen(&mut self, at: usize, now: u64) {
         self.engine.poller.remove(self.sockets[at].as_fd());
         self.watched[at] = Awaits::Nothing;
         let exchange = &mut self.exchanges[at];
         exchange.reconnect();
         if exchange.left == 0 {
-            (exchange.sent, exchange.due) = (now, self.engine.next_due(now));
+            exchange.sent = now;
         }
         if exchange.left > 0 || exchange.due < self.engine.recorder.times().window.end {
             self.dial(at);
@@ -197,8 +223,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
 
     #[cold]
     fn dial(&mut self, at: usize) {
-        let Some(dialer) = self.dialer else { return };
-        match dialer.begin_again(&mut self.dialed) {
+        match self.dialer.begin_again(&mut self.dialed) {
             Ok(io) => {
                 self.sockets[at] = io;
                 self.watch(at, Awaits::Writable);
@@ -223,6 +248,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             Ok(Awaits::Nothing) => {
                 self.engine.recorder.reconnected();
                 self.watch(at, Awaits::Readable);
+                self.reopened[at] = self.engine.clock.now();
                 let exchange = &mut self.exchanges[at];
                 if exchange.left > 0 {
                     // The rest of a pipeline follows at once, even in the slice of another server.
@@ -254,6 +280,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         let (is_last, has_more) = loop {
             let (is_last, has_more) = match received {
                 Received::Part => return,
+                Received::Closed => return self.closed(at),
                 Received::Failed(class) => return self.end(at, class),
                 Received::Whole { is_last, has_more } => (is_last, has_more),
             };
@@ -270,8 +297,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         };
         match (is_last, has_more) {
             (_, true) => self.end(at, Class::Wrong),
-            (true, false) if self.dialer.is_some() => self.reconnect(at, now),
-            (true, false) => self.end(at, Class::Closed),
+            (true, false) => self.reconnect(at, now),
             (false, false) if self.engine.may_send_now(now) => self.send(at, now),
             (false, false) => {
                 let due = self.engine.next_due(now);
@@ -310,11 +336,12 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    fn end_all(&mut self) {
+    /// Gives up the outstanding requests. They are lost, unless the client stops before the end of the window.
+    fn end_all(&mut self, is_stopped: bool) {
         for at in 0..self.sockets.len() {
             let exchange = &self.exchanges[at];
             self.engine.recorder.leave(exchange.left.into());
-            if self.failures[at].is_none() {
+            if self.failures[at].is_none() && !is_stopped {
                 self.lose(at);
             }
         }

@@ -140,6 +140,8 @@ pub enum Received {
         is_last: bool,
         has_more: bool,
     },
+    /// The server closed the connection while no response was due.
+    Closed,
     /// The connection failed, or the bytes are not a valid response.
     Failed(Class),
 }
@@ -406,8 +408,9 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
                 exchange.first = if exchange.first == 0 { now } else { exchange.first };
                 return if self.goes_on { (now, Received::Part) } else { self.end(exchange, io) };
             }
-            Some(Reply::Good) => (None, false),
-            Some(Reply::Bad(class)) => (Some(class), false),
+            // TLS may announce the end of the connection with the response.
+            Some(Reply::Good) => (None, !self.goes_on && !has_more),
+            Some(Reply::Bad(class)) => (Some(class), !self.goes_on && !has_more),
             Some(Reply::Last(wrong)) => (wrong, true),
             Some(Reply::Garbage) => return (now, Received::Failed(Class::Wrong)),
         };
@@ -433,7 +436,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[cold]
     fn end(&mut self, exchange: &mut Exchange<P>, io: &Socket) -> (u64, Received) {
         let reply = match exchange.step {
-            Step::Idle | Step::Reconnecting => return (0, Received::Failed(Class::Reset)),
+            Step::Idle | Step::Reconnecting => return (0, Received::Closed),
             Step::Writing => None,
             Step::Waiting if io.is_cut_off() => None,
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),

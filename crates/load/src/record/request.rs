@@ -128,7 +128,7 @@ pub struct Link {
 }
 
 const WORKING: u8 = 0;
-/// A response announced the end of the connection, and the receive role opens another.
+/// The server closed the connection, and the receive role opens another.
 const RECONNECTING: u8 = u8::MAX - 1;
 /// A write to the link failed; the receive role may find the reason.
 const BROKEN: u8 = u8::MAX;
@@ -149,7 +149,7 @@ impl Link {
         !matches!(self.state.load(Relaxed), WORKING | RECONNECTING)
     }
 
-    /// Marks the connection as one that ended as announced. Returns `false` if it has failed.
+    /// Marks the connection as one that the server closed. Returns `false` if it has failed.
     pub fn begin_reconnect(&self) -> bool {
         self.change(|state| matches!(state, WORKING | BROKEN), RECONNECTING)
     }
@@ -212,7 +212,7 @@ impl Tail {
 }
 
 /// The end of a connection's chain where the receive role takes requests.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Head(u32);
 
 impl Head {

@@ -23,6 +23,8 @@ pub struct Usage {
     involuntary_switches: u64,
     /// The time of the client's stalls; `None` if not measured.
     pub stalled_ns: Option<u64>,
+    /// The end of a window that ended before its planned end, in ticks.
+    pub cut: Option<u64>,
 }
 
 impl Usage {
@@ -38,6 +40,7 @@ impl Usage {
             cpu_ns: nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
             involuntary_switches: usage.ru_nivcsw as u64,
             stalled_ns: None,
+            cut: None,
         }
     }
 
@@ -46,6 +49,7 @@ impl Usage {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
             involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
             stalled_ns: self.stalled_ns,
+            cut: self.cut,
         }
     }
 }
@@ -110,7 +114,10 @@ pub fn transaction_samples<'a>(trial: &Trial<'_>, clients: impl Iterator<Item = 
         connection: first + transaction.connection,
         ..Sample::UNKNOWN
     };
-    let of_client = |(transactions, first): (&'a [Transaction], u32)| transactions.iter().map(move |it| (first, it));
+    let of_client = |(transactions, first): (&'a [Transaction], u32)| {
+        // A window that ended early has fewer transactions.
+        transactions.iter().filter(|it| window.contains(&it.due)).map(move |it| (first, it))
+    };
     let all = clients.zip(trial.config.first_connections()).flat_map(of_client);
     let mut samples: Vec<Sample> = all.map(|(first, transaction)| sample(first, transaction)).collect();
     samples.sort_by_key(|sample| sample.planned_ns);
@@ -183,6 +190,13 @@ impl<'a> Trial<'a> {
     /// Describes a trial whose loops sleep when they have no work.
     pub fn sleeping(config: &'a LoadConfig, clock: &'a Clock, times: &'a Times) -> Self {
         Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
+    }
+
+    /// Returns the configuration and the times of a trial whose window ended at `end`, before its planned end.
+    pub fn until(&self, end: u64) -> (LoadConfig, Times) {
+        let (mut config, start) = (self.config.clone(), self.times.window.start);
+        config.phases.measure_ns = self.clock.between_ns(start, end).max(1) as u64;
+        (config, Times { window: start..end, ..self.times.clone() })
     }
 
     pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'_> {
@@ -277,7 +291,13 @@ impl Facts<'_> {
         let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
         let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
-        let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.completed_by_part[part]));
+        let completed_by_part: [u64; PARTS] = match self.usage.cut {
+            None => std::array::from_fn(|part| sum(&|it| it.completed_by_part[part])),
+            Some(_) => {
+                let complete = recordings.iter().flat_map(|it| &it.transactions).map(|it| it.complete);
+                by_part(&self.trial.times.window, complete)
+            }
+        };
         let unsampled = sum(&|it| it.unsampled);
         let cpus = cpus.min(all.len());
         // An empty sum of floats is -0.
@@ -293,6 +313,7 @@ impl Facts<'_> {
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
             trial_requests: sum(&|it| it.requests),
+            closed_by_server: sum(&|it| it.reconnects),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             tls: None,
             pauses: pauses(
@@ -332,7 +353,6 @@ impl Facts<'_> {
         recordings.iter().for_each(|it| first_byte.merge(&it.counts.beyond[3]));
         HttpResult {
             statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
-            reconnects: recordings.iter().map(|it| it.counts.reconnects).sum(),
             first_byte: Measured::without_parts(first_byte),
         }
     }

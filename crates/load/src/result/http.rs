@@ -14,9 +14,6 @@ pub struct HttpResult {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
     #[serde(deserialize_with = "by_status")]
     pub statuses: BTreeMap<u16, u64>,
-    /// The number of times that the client opened a connection again, because a response had announced its end. Only without
-    /// `requests_per_connection`.
-    pub reconnects: u64,
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
     /// includes the guards. Medians of parts are unknown, and 0.
     pub first_byte: Measured,

@@ -66,6 +66,10 @@ pub struct LoadResult {
     pub errors: Errors,
     /// Requests of the whole trial, sent or not.
     pub trial_requests: u64,
+    /// The number of times that the client opened a lasting connection again, because the server had closed it: between two requests,
+    /// instead of a response, or as a response had announced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub closed_by_server: u64,
     /// Send delay: t2 − t1. A short-lived connection's first request counts as sent when its connect(2) begins.
     pub send_delay: Measured,
     /// Service time: t3 − t2.

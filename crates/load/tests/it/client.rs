@@ -14,7 +14,7 @@ use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use wire::{Address, ServiceSpec};
 
-use crate::server::{REQUEST, RESPONSE, answer_all, server, service};
+use crate::server::{REQUEST, RESPONSE, answer_all, reserve_port, server, service};
 
 /// Answers request `n`, from 0, with `response(n)` bytes. Closes the connection on `None`.
 fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
@@ -101,6 +101,37 @@ fn window_lasts_as_long_as_its_profile() {
     }
 }
 
+/// Ends the window a second after the start.
+struct Impatient(Instant);
+
+impl Listener for Impatient {
+    fn on(&mut self, _: Event) {}
+
+    fn ends_window(&self) -> bool {
+        self.0.elapsed() > Duration::from_secs(1)
+    }
+}
+
+#[test]
+fn window_that_ends_early_has_the_figures_until_then() {
+    let target = server(answer_all);
+    let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(target) };
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        for config in [LoadConfig { roles, ..config(target) }, closed.clone()] {
+            let mut config = config;
+            config.phases.measure_ns = 60_000_000_000;
+            let started = Instant::now();
+            let report = muxbench_load::run_with(&config, &mut Impatient(started)).unwrap().report;
+            let (elapsed, window) = (started.elapsed(), Duration::from_nanos(report.window_ns));
+            assert!(elapsed < Duration::from_secs(30) && window < elapsed, "{window:?} of {elapsed:?}");
+            assert_eq!((report.errors.total(), report.completed), (0, report.planned), "{report:?}");
+            let per_s = report.completed as f64 / window.as_secs_f64();
+            assert!((report.rate_achieved_per_s / per_s - 1.0).abs() < 0.05, "{per_s} {}", report.rate_achieved_per_s);
+            assert!(report.completed_by_part.iter().all(|count| *count > 0), "{:?}", report.completed_by_part);
+        }
+    }
+}
+
 #[test]
 fn several_requests_may_be_outstanding_on_one_connection() {
     // One connection with three requests per response time: each response takes 5 ms.
@@ -142,14 +173,24 @@ fn request_unanswered_after_the_cool_down_is_a_timeout() {
 
 #[test]
 fn dead_server_ends_the_load_early() {
-    let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let streams: Vec<TcpStream> = listener.incoming().flatten().take(10).collect();
+        drop(listener);
+        let serve = |stream| thread::spawn(|| answer(stream, |number| (number < 2).then_some(RESPONSE)));
+        let serving: Vec<_> = streams.into_iter().map(serve).collect();
+        let _reserved = reserve_port(target);
+        serving.into_iter().for_each(|thread| thread.join().unwrap());
+    });
     let mut config = config(target);
     config.phases.measure_ns = 30_000_000_000;
     let started = Instant::now();
     let Outcome { report, samples, .. } = run(&config);
     assert!(started.elapsed() < Duration::from_secs(20), "the load ends before the window does");
-    let failed = report.errors.short + report.errors.reset;
+    let failed = report.errors.short + report.errors.reset + report.errors.refused;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
+    assert!(report.errors.refused > 0, "the client tries to connect again: {:?}", report.errors);
     // The server answers one request of the trial per connection. All other requests in the window fail, sent or not.
     assert!(report.completed <= 10);
     assert!(failed >= report.planned - report.completed, "{report:?}");

@@ -1,4 +1,4 @@
-//! Reconnects after a response has announced the end of its connection.
+//! Reconnects after the server has closed a connection: between two requests, or after a response that announced it.
 
 use std::net::{TcpListener, TcpStream};
 #[cfg(target_os = "linux")]
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, RequestTimeout, Roles, Schedule, Slices};
+use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, RequestTimeout, Roles, Schedule, Slices, Think};
 use muxbench_load::result::Errors;
 use muxbench_load::{LoadConfig, LoadError, Outcome};
 use wire::{Address, ServiceSpec};
 
-use crate::server::{http, reserve_port, server};
+use crate::server::{answer_one, http, read_head, reserve_port, server, service};
 
 fn closed(target: Address) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
@@ -54,11 +54,66 @@ fn both_loops_reconnect() {
         let report = run(&config(target)).report;
         assert_eq!(report.errors, Errors::default());
         // One response of each of the first five connections verified it. Each connection has at most three.
-        let reconnects = report.http.unwrap().reconnects;
+        let reconnects = report.closed_by_server;
         assert!(reconnects > 5 && report.completed <= 10 + 3 * reconnects, "{reconnects}, {}", report.completed);
         // The server may not have accepted the last connections, and the client may not have counted five that it began.
         let accepted = accepted.load(SeqCst);
         assert!((reconnects..=10 + reconnects).contains(&accepted), "{reconnects}, {accepted}");
+    }
+}
+
+/// A connection is idle for 500 ms, and the server closes it after 200 ms.
+#[test]
+fn idle_connections_that_the_server_closes_are_opened_again() {
+    let idle = |serve: fn(&mut TcpStream) -> Option<()>| -> Address {
+        let serve = move |mut stream: TcpStream| {
+            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            while serve(&mut stream).is_some() {}
+        };
+        server(serve).into()
+    };
+    let http_target = idle(|stream| http(u32::MAX)(stream, 0));
+    let slow = |config: LoadConfig| LoadConfig { rate_per_s: Some(10.0), ..config };
+    let think = Think { mean_ns: 500_000_000, exponential: false };
+    let fixed = LoadConfig { http: None, service: service(), ..slow(open(idle(answer_one))) };
+    let two_threads = LoadConfig { roles: Roles::TwoThreads, ..slow(open(http_target.clone())) };
+    for config in [slow(open(http_target.clone())), two_threads, fixed, LoadConfig { think, ..closed(http_target) }] {
+        let report = run(&config).report;
+        assert_eq!((report.errors, report.completed), (Errors::default(), report.planned), "{:?}", config.schedule);
+        assert!(report.completed > 10 && report.closed_by_server > 10, "{}", report.closed_by_server);
+    }
+}
+
+#[test]
+fn request_that_the_server_drops_is_the_only_error() {
+    // Each connection answers one request, and closes instead of a second response.
+    let target = server(|mut stream| {
+        http(2)(&mut stream, 0);
+        read_head(&mut stream);
+    });
+    let report = run(&open(target.into())).report;
+    let lost = report.errors.short + report.errors.reset;
+    assert!(lost > 0 && lost == report.errors.total() && report.closed_by_server > 0, "{:?}", report.errors);
+    assert!(report.completed > 100 && report.completed + lost <= report.trial_requests, "{report:?}");
+}
+
+#[test]
+fn server_that_rejects_new_connections_is_not_flooded() {
+    for config in [closed as fn(Address) -> LoadConfig, open] {
+        let accepted = Arc::new(AtomicU64::new(0));
+        let counted = accepted.clone();
+        // It closes each of the first connections between two requests, and then each further one at once.
+        let target = server(move |mut stream| {
+            if counted.fetch_add(1, SeqCst) < 5 {
+                http(2)(&mut stream, 0);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let think = Think { mean_ns: 300_000_000, exponential: false };
+        let config = config(target.into());
+        let rate_per_s = config.rate_per_s.map(|_| 1.0);
+        let report = run(&LoadConfig { think, rate_per_s, ..config }).report;
+        assert!(report.errors.reset >= 5 && accepted.load(SeqCst) <= 15, "{:?} {accepted:?}", report.errors);
     }
 }
 
@@ -87,7 +142,7 @@ fn open_loop_sends_unanswered_requests_again() {
             run(&open(target.into()).with(|it| (it.client.roles, it.client.clients) = (roles, clients)));
         assert_eq!((report.errors, connections.len()), (Errors::default(), 5));
         assert_eq!((report.planned, report.completed), (1_200, 1_200));
-        let (again, reconnects) = (unread.load(SeqCst), report.http.unwrap().reconnects);
+        let (again, reconnects) = (unread.load(SeqCst), report.closed_by_server);
         assert!(reconnects >= 200 && again > 20, "{reconnects} reconnects, {again} of them with unanswered requests");
         assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
     }
@@ -109,13 +164,13 @@ fn reconnects_continue_between_slices() {
         let (target, _) = closing(3);
         let report = run(&open(target).with(|it| (it.client.slices, it.client.roles) = (Some(slices), roles))).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.planned));
-        assert!(report.http.unwrap().reconnects > 100);
+        assert!(report.closed_by_server > 100);
     }
     for pipeline in [1, 7] {
         let (target, _) = closing(3);
         let report = run(&closed(target).with(|it| (it.client.slices, it.pipeline) = (Some(slices), pipeline))).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.sent));
-        assert!(report.http.unwrap().reconnects > 5);
+        assert!(report.closed_by_server > 5);
     }
 }
 
@@ -163,7 +218,7 @@ fn client_reconnects_over_unix_sockets() {
     for config in [closed as fn(Address) -> LoadConfig, open] {
         let report = run(&config(Address::Unix(path.clone()))).report;
         assert_eq!(report.errors, Errors::default());
-        let reconnects = report.http.unwrap().reconnects;
+        let reconnects = report.closed_by_server;
         assert!(reconnects > 5 && report.completed <= 10 + 3 * reconnects, "{reconnects}, {}", report.completed);
     }
     std::fs::remove_file(path).unwrap();
@@ -174,9 +229,9 @@ fn closed_loop_sends_the_rest_of_a_pipeline_again() {
     for pipeline in [2, 7] {
         let (target, _) = closing(3);
         let report = run(&closed(target).with(|it| it.pipeline = pipeline)).report;
-        let http = report.http.unwrap();
+        let (http, closed) = (report.http.unwrap(), report.closed_by_server);
         assert_eq!((report.errors, http.statuses[&200]), (Errors::default(), report.completed));
-        assert!(http.reconnects > 5 && report.completed <= 10 + 3 * http.reconnects, "{}", http.reconnects);
+        assert!(closed > 5 && report.completed <= 10 + 3 * closed, "{closed}");
         assert_eq!(report.completed % u64::from(pipeline), 0, "each request has a response");
     }
 }
@@ -216,7 +271,7 @@ fn refused_reconnect_is_an_error() {
         assert_eq!((report.errors.refused, report.errors.total()), (lost, lost), "{:?}", report.errors);
         let http = report.http.unwrap();
         // One more response of each connection verified it.
-        assert_eq!((report.completed, http.statuses[&200], http.reconnects), (10, 10, 0));
+        assert_eq!((report.completed, http.statuses[&200], report.closed_by_server), (10, 10, 0));
         assert!(if is_closed { report.sent == 10 } else { report.sent >= 10 }, "{}", report.sent);
     }
 }

@@ -1,5 +1,6 @@
 //! Time limits of requests, and retries, against servers that stall or close connections.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use muxbench_load::config::{Phases, RequestTimeout, Roles};
 use muxbench_load::{LoadConfig, Outcome, Sample};
 
-use crate::server::{answer_all, answer_one, server, service};
+use crate::server::{REQUEST, answer_all, answer_one, server, service};
 
 const TIMEOUT_NS: u64 = 100_000_000;
 
@@ -84,6 +85,8 @@ fn requests_of_closed_connections_succeed_on_others() {
         let target = numbered(|number, mut stream| {
             if number < 5 {
                 let _ = (0..4).try_for_each(|_| answer_one(&mut stream));
+                // The last response is cut off.
+                let _ = stream.read_exact(&mut [0; REQUEST]).and_then(|()| stream.write_all(&[0]));
             } else {
                 answer_all(stream);
             }

@@ -166,18 +166,21 @@ fn client_reconnects_over_tls() {
             let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
             assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
             // The first response of each of the four connections verified the server.
-            let reconnects = report.http.unwrap().reconnects;
+            let reconnects = report.closed_by_server;
             assert!(reconnects > 4 && report.completed <= 3 * reconnects + 8, "{reconnects}, {}", report.completed);
         }
     }
 }
 
 #[test]
-fn only_http_announces_the_end_of_a_connection() {
+fn connection_that_only_tls_ends_is_opened_again() {
     let open = config(server(&[&TLS13], End::OnlyByTls), 7, trusting(CERTIFICATE));
     for config in [closed(open.clone()), open] {
         let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
-        assert!(report.errors.total() >= 4 && report.http.unwrap().reconnects == 0, "{:?}", report.errors);
+        // The end may overtake the next request of a connection, which is lost then.
+        let (errors, closed) = (report.errors, report.closed_by_server);
+        assert!(errors.total() + closed >= 4 && errors.total() == errors.short + errors.reset, "{errors:?} {closed}");
+        assert!(errors.total() <= report.trial_requests, "{errors:?} of {}", report.trial_requests);
     }
 }
 
@@ -213,7 +216,10 @@ fn response_without_length_needs_an_announced_end() {
         assert!(run(&config).0 > 0);
     }
     let error = muxbench_load::run(&once(End::CutOff), &mut |_| ()).map(drop).unwrap_err().to_string();
-    assert!(error.contains(": short ("), "{error}");
+    assert!(
+        error.contains(": short (TLS ended without close_notify") && error.contains("length of the response"),
+        "{error}"
+    );
 }
 
 #[test]

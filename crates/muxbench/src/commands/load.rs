@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ::load::config::Trace;
 use ::load::result::{HttpResult, LateSends, Measured};
@@ -19,6 +21,7 @@ use report::format;
 use report::text::{Medium, load_result, table, tail_mark};
 use schemars::JsonSchema;
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
 
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
@@ -79,7 +82,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
-    let outcome = ::load::run_with(&config, &mut Runner { is_quiet }).map_err(Into::into);
+    let ends_window = Arc::default();
+    signal_hook::flag::register(SIGINT, Arc::clone(&ends_window)).context("cannot handle signals")?;
+    let outcome = ::load::run_with(&config, &mut Runner { is_quiet, ends_window }).map_err(Into::into);
     let result = outcome.and_then(|Outcome { report, connections, samples, .. }| {
         if let Some(path) = &args.samples {
             harness::samples::write(path, &samples, &harness::samples::parameters(&config, Some(&trial))?)?;
@@ -99,6 +104,8 @@ fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
 /// Sends events to a runner and waits for its start signal.
 struct Runner {
     is_quiet: bool,
+    /// The runner sets it by SIGINT.
+    ends_window: Arc<AtomicBool>,
 }
 
 impl Listener for Runner {
@@ -110,6 +117,10 @@ impl Listener for Runner {
 
     fn arrivals(&mut self, trace: &Trace) -> Result<Arrivals, String> {
         traffic::trace::replay(trace)
+    }
+
+    fn ends_window(&self) -> bool {
+        self.ends_window.load(Relaxed)
     }
 
     fn begin(&mut self) -> Result<Option<u64>, String> {
@@ -125,7 +136,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let experiment = || {
         let servers = args.target.server(args.options.get("service"))?;
         let mut experiment = changed(&args.options, BaseArgs::default().read()?, false, &servers)?;
-        experiment.name = "load".into();
+        experiment.name = execution::LOAD.into();
         let cool_down = experiment.phases.cool_down;
         shorten(&args.options, &mut experiment, "load", None)?;
         if experiment.workload.service == Service::Stream {
@@ -269,10 +280,10 @@ fn facts(report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
         if !http.statuses.is_empty() {
             lines.push(format!("responses by status: {}", HttpResult::breakdown(&http.statuses)));
         }
-        if http.reconnects > 0 {
-            let count = format::counted(http.reconnects as usize, "reconnect", "reconnects");
-            lines.push(format!("{count} after the server closed a connection"));
-        }
+    }
+    if report.closed_by_server > 0 {
+        let count = format::counted(report.closed_by_server as usize, "connection", "connections");
+        lines.push(format!("closed by the server: {count}, opened again"));
     }
     lines.extend(report.tls.as_ref().map(|tls| {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);

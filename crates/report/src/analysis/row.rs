@@ -113,6 +113,8 @@ pub struct Row {
     pub figures: FigureMap<RowFigure>,
     pub(crate) kernel: Option<Kernel>,
     pub(crate) churn: Option<Churn>,
+    /// The number of times that the server closed a lasting connection, which the client opened again.
+    pub(crate) closed_by_server: u64,
     /// `None` unless the service is `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) http: Option<Http>,
@@ -149,7 +151,6 @@ pub struct RowFigure {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Http {
     pub(crate) statuses: BTreeMap<u16, u64>,
-    pub(crate) reconnects: u64,
     pub(crate) first_byte: Distribution,
 }
 

@@ -288,6 +288,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
+        closed_by_server: loads().map(|load| load.closed_by_server).sum(),
         http: http(&loads().filter_map(|load| load.http.as_ref()).collect::<Vec<_>>()),
         tls: tls(&loads().filter_map(|load| load.tls.as_ref()).collect::<Vec<_>>()),
         ratio: None,
@@ -347,7 +348,6 @@ fn http(reports: &[&HttpResult]) -> Option<Http> {
     reports.first()?;
     Some(Http {
         statuses: HttpResult::sum(reports.iter().map(|report| &report.statuses)),
-        reconnects: reports.iter().map(|report| report.reconnects).sum(),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
     })
 }

@@ -21,6 +21,7 @@ pub fn errors(report: &LoadResult) -> String {
     match count {
         0 => errors,
         _ if report.stream.is_some() => format!("{errors} in the whole trial"),
+        _ if count > report.trial_requests => format!("{errors} of requests and of connections without any"),
         _ => format!("{errors} among the {} requests of the whole trial", report.trial_requests),
     }
 }

@@ -183,6 +183,7 @@ pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String 
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
         lines.extend(http(rows, medium));
+        lines.extend(closed_by_server(rows, medium));
         lines.extend(tls(rows, medium));
         lines.extend(kernel(rows, medium));
         for row in rows {
@@ -308,7 +309,7 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
     }
     let statuses: BTreeSet<u16> =
         rows.iter().filter_map(|row| row.http.as_ref()).flat_map(|http| http.statuses.keys().copied()).collect();
-    let mut parts = match statuses.first() {
+    match statuses.first() {
         Some(status) if statuses.len() == 1 && medium.is_brief() => {
             vec![medium.prose(&format!("All responses had status {status}. --wide shows the times to their first bytes."))]
         }
@@ -318,14 +319,15 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
             ),
             table::of(&http_columns(), rows, medium).0,
         ],
-    };
-    let reconnects = |row: &Row| row.http.as_ref().map_or(0, |http| http.reconnects);
-    let each = rows.iter().filter(|row| reconnects(row) > 0).map(|row| format!("{} {}", row.label(), reconnects(row)));
-    let each: Vec<String> = each.collect();
-    if !each.is_empty() {
-        parts.push(medium.prose(&format!("Reconnects after the server closed a connection: {}.", each.join(", "))));
     }
-    parts
+}
+
+/// Names the servers that closed lasting connections; `None` without any.
+fn closed_by_server(rows: &[Row], medium: Medium) -> Option<String> {
+    let closed = rows.iter().filter(|row| row.closed_by_server > 0);
+    let each: Vec<String> = closed.map(|row| format!("{} {}", row.label(), row.closed_by_server)).collect();
+    let each = each.join(", ");
+    (!each.is_empty()).then(|| medium.prose(&format!("Connections closed by the server, and opened again: {each}.")))
 }
 
 fn tls_columns() -> Vec<Column<Row>> {

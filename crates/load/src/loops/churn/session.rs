@@ -437,6 +437,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
         let (is_last, has_more) = match received {
             Received::Part => return,
+            Received::Closed => return self.fail(at, Class::Reset),
             Received::Failed(class) => return self.fail(at, class),
             Received::Whole { is_last, has_more } => (is_last, has_more),
         };

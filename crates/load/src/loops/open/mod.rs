@@ -74,7 +74,7 @@ pub fn run<P: ClientProtocol>(
     let times = plan(config, &clock, &mut clients, listener)?;
     let slices = OwnSlices::new(config, &clock, times.start);
 
-    let dialer = config.http.as_ref().map(|_| Dialer::new(config, &sources)).transpose()?;
+    let dialer = Dialer::new(config, &sources)?;
     let links: Vec<Link> = sockets.iter().map(|_| Link::default()).collect();
     let mut sockets = sockets.into_iter().map(Arc::new);
 
@@ -90,8 +90,8 @@ pub fn run<P: ClientProtocol>(
         let (retries, numbers, transfers) = (&client.retries[..], &client.numbers[..], &client.transfers[..]);
         let shared = Shared { clock, protocol, first, records, retries, numbers, links, transfers, progress };
         let stamper = kernel.as_ref().map(|it| Stamper::new(config, it.hardware, &client.stamps, shared));
-        let reconnects = dialer.as_ref().map(|it| Reconnects::new(it, number as u32, &client.handover));
-        let mut sender = Sender::new(shared, config, &sockets, dialer.as_ref().map(|_| &client.handover));
+        let reconnects = Some(Reconnects::new(&dialer, number as u32, &client.handover));
+        let mut sender = Sender::new(shared, config, &sockets, Some(&client.handover));
         let mut receiver = Receiver::new(shared, sockets, stamper, reconnects)?;
         receiver.timeout_ticks = config.request_timeout.map(|it| clock.ticks(it.timeout_ns as f64));
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
@@ -122,21 +122,30 @@ pub fn run<P: ClientProtocol>(
     let stop = || clients.iter().for_each(|client| client.stop.store(true, Relaxed));
     let (ended, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
+    let cut = usage.cut.map(|end| trial.until(end));
+    let (config, times) = cut.as_ref().map_or((config, &times), |(config, times)| (config, times));
+    let trial = Trial { config, times, ..trial };
 
     let (received, pauses): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
     let (received, busy_shares): (Vec<_>, Vec<_>) = received.into_iter().flatten().unzip();
     let (responses, sockets): (Vec<_>, Vec<_>) = received.into_iter().unzip();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
-    let attempts = settle(config, &clock, &links, &times, &mut clients);
+    let attempts = settle(config, &clock, &links, times, &mut clients);
+    if cut.is_some() {
+        for client in &mut clients {
+            let planned = client.records.partition_point(|record| record.planned < times.window.end);
+            client.records.truncate(planned);
+        }
+    }
     let records: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
     report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
+    report.closed_by_server = responses.iter().map(|it| it.reconnects).sum();
     report.http = config.http.as_ref().map(|_| HttpResult {
         statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),
-        reconnects: responses.iter().map(|it| it.reconnects).sum(),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
     });
     if let (Some(goodput), Some(attempts)) = (&mut report.goodput, attempts) {

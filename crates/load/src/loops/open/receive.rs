@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::driver::RETRY_NS;
+use crate::driver::{REJECTS_NS, RETRY_NS};
 use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
@@ -51,6 +51,8 @@ struct Connection<P: ClientProtocol> {
     reconnecting: Option<Awaits>,
     has_ended: bool,
     head: Head,
+    /// The last reconnect: its time in ticks, 0 without one, and the requests answered before.
+    reopened: (u64, Head),
     reader: P::Reader,
     /// The arrival of the first part of an incomplete response, in ticks; 0 without one.
     first: u64,
@@ -92,7 +94,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
         let connection = |io| {
             let (head, reader) = (Head::default(), P::Reader::default());
-            Connection { io, reconnecting: None, has_ended: false, head, reader, first: 0 }
+            Connection { io, reconnecting: None, has_ended: false, head, reopened: (0, head), reader, first: 0 }
         };
         Ok(Self {
             alive: sockets.len(),
@@ -238,8 +240,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let answered = owed.filter(|_| !connection.io.is_cut_off());
         let reply = answered.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
         let (Some(record), Some(Reply::Last(bad))) = (owed, reply) else {
-            let is_short = owed.is_some() && !links[index].is_broken();
-            return self.end(index, if is_short { Class::Short } else { Class::Reset });
+            return self.closed(index, owed.is_some());
         };
         self.responses.statuses.count(protocol.status(&connection.reader));
         connection.head.pass(record);
@@ -252,7 +253,28 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.reconnect(index);
     }
 
-    /// Reconnects after an announced end.
+    /// Reconnects after an end without announcement, unless it cut off a response, or the server rejects connections. Unanswered
+    /// requests are lost. Retries instead use another connection.
+    #[cold]
+    fn closed(&mut self, index: usize, owes: bool) {
+        let Shared { clock, records, links, progress, .. } = self.shared;
+        let (link, connection) = (&links[index], &mut self.connections[index]);
+        let class = if owes && !link.is_broken() { Class::Short } else { Class::Reset };
+        let (since, answered) = connection.reopened;
+        let is_rejected = connection.head == answered && clock.between_ns(since, clock.now()) < REJECTS_NS;
+        let stays = if owes { connection.first == 0 && self.timeout_ticks.is_none() } else { !is_rejected };
+        if !stays || self.reconnects.is_none() {
+            return self.end(index, class);
+        }
+        while let Some(record) = connection.head.take(link, records) {
+            records[record].complete.store(REJECTED, Relaxed);
+            self.responses.errors.count(class, 1);
+            progress.add_lost(1);
+        }
+        self.reconnect(index);
+    }
+
+    /// Reconnects after the end of a connection.
     #[cold]
     fn reconnect(&mut self, index: usize) {
         let reconnects = self.reconnects.as_mut().filter(|_| self.shared.links[index].begin_reconnect());
@@ -306,8 +328,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             return;
         }
         self.responses.reconnects += 1;
-        let Connection { io, reconnecting, head, .. } = &mut self.connections[index];
-        *reconnecting = None;
+        let Connection { io, reconnecting, head, reopened, .. } = &mut self.connections[index];
+        (*reconnecting, *reopened) = (None, (self.shared.clock.now(), *head));
         let reconnected = Reconnected { connection: index, socket: io.clone(), answered: *head };
         if let Some(reconnects) = &self.reconnects {
             reconnects.handover.add(reconnected);

@@ -1,8 +1,9 @@
-//! Reconnects after a response has announced the end of its connection, as many HTTP servers do after some responses.
+//! Reconnects after the server has closed a connection: between two requests, as servers do with idle connections, or after a response
+//! that announced it, as many HTTP servers do after some responses.
 //!
-//! The receive role finds the announcement and opens another connection. The send role then takes it over, and sends the
-//! unanswered requests of the old one again. The server has not processed them (RFC 9112 section 9.6). Their t1 and t2 stay, so
-//! their latencies include the wait. Requests that become due meanwhile wait too.
+//! The receive role finds the end and opens another connection. The send role then takes it over, and sends the unanswered requests
+//! behind an announced end again. The server has not processed them (RFC 9112 section 9.6). Their t1 and t2 stay, so their latencies
+//! include the wait. Requests that become due meanwhile wait too. Without an announcement, unanswered requests are lost.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};

@@ -106,6 +106,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         },
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
         trial_requests: sum(&|it| it.trial_requests),
+        closed_by_server: sum(&|it| it.closed_by_server),
         send_delay,
         service,
         late,
@@ -250,7 +251,6 @@ fn http(accounts: &[Account]) -> Option<HttpResult> {
     let reports = all(accounts, |report| report.http.as_ref())?;
     Some(HttpResult {
         statuses: HttpResult::sum(reports.iter().map(|it| &it.statuses)),
-        reconnects: sum(reports.iter().map(|it| it.reconnects)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
     })
 }

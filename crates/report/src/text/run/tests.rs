@@ -195,17 +195,20 @@ fn kernel_timestamps_fit_the_width() {
 }
 
 #[test]
-fn reconnects_are_named_with_their_servers() {
+fn closed_connections_are_named_with_their_servers() {
     let mut run = testkit::run();
-    let mut with = |reconnects: u64| {
+    let mut with = |count: u64| {
         for load in run.records.iter_mut().filter(|it| it.trial.repeat == 0).filter_map(|it| it.load.as_mut()) {
-            load.http = Some(load::result::HttpResult { reconnects, ..Default::default() });
+            load.closed_by_server = count;
         }
         render(&run, 160.into())
     };
-    assert!(!with(0).contains("Reconnects"));
+    assert!(!with(0).contains("closed by the server"));
     let text = with(7);
-    assert!(text.contains("Reconnects after the server closed a connection: ") && text.contains("epoll 7"), "{text}");
+    assert!(
+        text.contains("Connections closed by the server, and opened again: ") && text.contains("epoll 7"),
+        "{text}"
+    );
 }
 
 #[test]
