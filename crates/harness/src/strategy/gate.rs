@@ -202,7 +202,8 @@ fn judged<'a>(
     for look in looks {
         findings = found(look);
         series.look(&findings.iter().map(GateFinding::differences).collect::<Vec<_>>());
-        for (finding, (excess, estimate)) in findings.iter_mut().zip(series.decisions().iter().zip(series.estimates())) {
+        for (finding, (excess, estimate)) in findings.iter_mut().zip(series.decisions().iter().zip(series.estimates()))
+        {
             (finding.excess, finding.estimate) = (*excess, *estimate);
         }
         if outcome(&findings) != GateOutcome::Undecided {

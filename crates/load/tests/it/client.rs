@@ -115,9 +115,9 @@ impl Listener for Impatient {
 #[test]
 fn window_that_ends_early_has_the_figures_until_then() {
     let target = server(answer_all);
-    let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(target) };
+    let closed = config(target).with(|it| (it.rate_per_s, it.schedule) = (None, Schedule::Closed));
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        for config in [LoadConfig { roles, ..config(target) }, closed.clone()] {
+        for config in [config(target).with(|it| it.client.roles = roles), closed.clone()] {
             let mut config = config;
             config.phases.measure_ns = 60_000_000_000;
             let started = Instant::now();

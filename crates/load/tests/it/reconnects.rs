@@ -73,11 +73,12 @@ fn idle_connections_that_the_server_closes_are_opened_again() {
         server(serve).into()
     };
     let http_target = idle(|stream| http(u32::MAX)(stream, 0));
-    let slow = |config: LoadConfig| LoadConfig { rate_per_s: Some(10.0), ..config };
+    let slow = |config: LoadConfig| config.with(|it| it.rate_per_s = Some(10.0));
     let think = Think { mean_ns: 500_000_000, exponential: false };
-    let fixed = LoadConfig { http: None, service: service(), ..slow(open(idle(answer_one))) };
-    let two_threads = LoadConfig { roles: Roles::TwoThreads, ..slow(open(http_target.clone())) };
-    for config in [slow(open(http_target.clone())), two_threads, fixed, LoadConfig { think, ..closed(http_target) }] {
+    let fixed = slow(open(idle(answer_one))).with(|it| (it.http, it.service) = (None, service()));
+    let two_threads = slow(open(http_target.clone())).with(|it| it.client.roles = Roles::TwoThreads);
+    for config in [slow(open(http_target.clone())), two_threads, fixed, closed(http_target).with(|it| it.think = think)]
+    {
         let report = run(&config).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.planned), "{:?}", config.schedule);
         assert!(report.completed > 10 && report.closed_by_server > 10, "{}", report.closed_by_server);
@@ -112,7 +113,7 @@ fn server_that_rejects_new_connections_is_not_flooded() {
         let think = Think { mean_ns: 300_000_000, exponential: false };
         let config = config(target.into());
         let rate_per_s = config.rate_per_s.map(|_| 1.0);
-        let report = run(&LoadConfig { think, rate_per_s, ..config }).report;
+        let report = run(&config.with(|it| (it.think, it.rate_per_s) = (think, rate_per_s))).report;
         assert!(report.errors.reset >= 5 && accepted.load(SeqCst) <= 15, "{:?} {accepted:?}", report.errors);
     }
 }

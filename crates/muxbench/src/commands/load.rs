@@ -276,10 +276,8 @@ fn facts(report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
         let rate = format::digits(churn.opened_per_s);
         lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
-    if let Some(http) = &report.http {
-        if !http.statuses.is_empty() {
-            lines.push(format!("responses by status: {}", HttpResult::breakdown(&http.statuses)));
-        }
+    if let Some(http) = report.http.as_ref().filter(|http| !http.statuses.is_empty()) {
+        lines.push(format!("responses by status: {}", HttpResult::breakdown(&http.statuses)));
     }
     if report.closed_by_server > 0 {
         let count = format::counted(report.closed_by_server as usize, "connection", "connections");

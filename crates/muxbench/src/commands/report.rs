@@ -192,7 +192,8 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     } else {
         let show = |medium| {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
-            text::render_versus(&run, versus.as_deref(), medium) + &if args.explain { explanation() } else { String::new() }
+            text::render_versus(&run, versus.as_deref(), medium)
+                + &if args.explain { explanation() } else { String::new() }
         };
         let csv = || Overloads::of(&run).map_or_else(|| csv::of_rows(&run.records), |it| csv::of_rows(&it.rows));
         args.format.print_or_csv(args.csv, || export::json::of(&run), csv, show)?;
@@ -215,7 +216,8 @@ fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
 
 /// Rejects flags that show one run.
 fn check_one_run(args: &Args) -> anyhow::Result<()> {
-    match [("--explain", args.explain), ("--versus", args.versus.is_some())].into_iter().find(|(_, is_given)| *is_given) {
+    match [("--explain", args.explain), ("--versus", args.versus.is_some())].into_iter().find(|(_, is_given)| *is_given)
+    {
         Some((flag, _)) => bail!("{flag}: there are several runs; name one"),
         None => Ok(()),
     }

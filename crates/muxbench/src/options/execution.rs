@@ -65,6 +65,9 @@ impl ExecutionArgs {
     pub fn display_flags(&self) -> Vec<String> {
         let own = [("--strict", self.strict), ("--explain", self.explain()), ("--quiet", self.quiet)];
         let versus = self.actions.get::<String>("versus").map(|row| ["--versus".to_owned(), row]);
-        given_flags(self.format.flags().into_iter().chain(own)).into_iter().chain(versus.into_iter().flatten()).collect()
+        given_flags(self.format.flags().into_iter().chain(own))
+            .into_iter()
+            .chain(versus.into_iter().flatten())
+            .collect()
     }
 }

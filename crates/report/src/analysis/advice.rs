@@ -289,7 +289,11 @@ fn sentences(run: &Run, goal: &AdviseGoal, advice: &Advice<'_>, runner_up: Optio
         sentences.push(format!("Not measured, and possibly better: {}.", format::listed(&unmeasured)));
     }
     sentences.extend(choice.probability().map(|it| {
-        format!("The probability that no other is better by more than {} is {}.", format::percent(advise::MARGIN), probability(it))
+        format!(
+            "The probability that no other is better by more than {} is {}.",
+            format::percent(advise::MARGIN),
+            probability(it)
+        )
     }));
     let cost = [(Figure::Cpu, "of CPU time a request"), (Figure::Memory, "of memory a connection")];
     let costs: Vec<String> = cost
@@ -338,7 +342,10 @@ fn tie(advice: &Advice<'_>, choice: &Choice) -> String {
         Some(TieBreak::Probability) | None => format!("{winner} is more than twice as probable as any other"),
         Some(TieBreak::Figure(figure)) => format!("{probable} needs the least {}", cost(figure)),
         Some(TieBreak::Order(Some(figure))) => {
-            format!("{probable} needs at most {margin} more {} than any other, and is the first of `muxbench list`", cost(figure))
+            format!(
+                "{probable} needs at most {margin} more {} than any other, and is the first of `muxbench list`",
+                cost(figure)
+            )
         }
         Some(TieBreak::Order(None)) => {
             format!("{probable} is the first of `muxbench list`, because not all their costs are known")

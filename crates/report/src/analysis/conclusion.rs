@@ -147,7 +147,8 @@ fn place(comparison: &Comparison) -> String {
 
 /// Returns which rows equal the best in practice, which do not differ significantly, and the next best one: phrases.
 fn against_best(ranked: &[&Row]) -> Vec<String> {
-    let added = |row: &Row| row.added_ns.filter(|it| it.interval.is_some()).map(|it| format::added_us(Some(it)) + " µs");
+    let added =
+        |row: &Row| row.added_ns.filter(|it| it.interval.is_some()).map(|it| format::added_us(Some(it)) + " µs");
     let (mut equal, mut open, mut unknown, mut next) = (Vec::new(), Vec::new(), Vec::new(), None);
     for row in &ranked[1..] {
         let (name, Some(ratio)) = (&row.label, row.ratio) else { continue };
@@ -169,7 +170,8 @@ fn against_best(ranked: &[&Row]) -> Vec<String> {
     let (differs, are) = (["differs", "differ"], ["is", "are"]);
     let plural = |names: &[String], forms: [&'static str; 2]| forms[usize::from(names.len() > 1)];
     let margin = format::percent(MARGIN);
-    let listed = |names: &[String], text: String| (!names.is_empty()).then(|| format!("{} {text}", format::listed(names)));
+    let listed =
+        |names: &[String], text: String| (!names.is_empty()).then(|| format!("{} {text}", format::listed(names)));
     let equals = listed(&equal, format!("{} by at most {margin}", plural(&equal, differs)));
     let open = listed(&open, format!("{} not significantly different", plural(&open, are)));
     equals.into_iter().chain(open).chain(unknown).chain(next).collect()

@@ -77,8 +77,7 @@ pub(crate) fn of(comparison: &Comparison) -> Vec<Tail<'_>> {
     let times = |tail: &Tail<'_>| tail.times();
     let shortest = tails.iter().map(times).fold(f64::INFINITY, f64::min);
     let is_own = |tail: &Tail<'_>| tails.len() == 1 || tail.times() >= TIMES_OF_OTHERS * shortest;
-    let is_reported =
-        |tail: &Tail<'_>| tail.times() >= TIMES_MIN && (tail.cause.is_some() || is_own(tail));
+    let is_reported = |tail: &Tail<'_>| tail.times() >= TIMES_MIN && (tail.cause.is_some() || is_own(tail));
     let reported: Vec<bool> = tails.iter().map(is_reported).collect();
     tails.into_iter().zip(reported).filter(|(_, is_reported)| *is_reported).map(|(tail, _)| tail).collect()
 }
@@ -112,7 +111,8 @@ mod tests {
     fn run_with(slow_ns: u64, other_ns: u64) -> Run {
         let mut run = testkit::run();
         for record in &mut run.records {
-            let (tail_ns, median_ns) = if record.trial.label() == "mt" { (slow_ns, 400_000) } else { (other_ns, 40_000) };
+            let (tail_ns, median_ns) =
+                if record.trial.label() == "mt" { (slow_ns, 400_000) } else { (other_ns, 40_000) };
             let service = &mut record.load.as_mut().unwrap().service;
             service.histogram = (0..200).map(|at| if at % 5 == 0 { tail_ns } else { median_ns }).collect();
             service.distribution = service.histogram.distribution();
@@ -134,14 +134,20 @@ mod tests {
         ] {
             let [overall, sentence] = words(&run_with(ns, 45_000));
             assert!(overall.contains(title), "{overall}");
-            assert!(sentence.contains("The median of mt, 400 µs, hides its p90, ") && sentence.contains(about), "{sentence}");
+            assert!(
+                sentence.contains("The median of mt, 400 µs, hides its p90, ") && sentence.contains(about),
+                "{sentence}"
+            );
         }
     }
 
     #[test]
     fn tail_without_a_cause_counts_if_others_have_none() {
         let [overall, sentence] = words(&run_with(9_000_000, 45_000));
-        assert!(overall.contains("p90 of mt is 22 times its median.") && sentence.contains("hides its p90, 9.01 ms."), "{overall} {sentence}");
+        assert!(
+            overall.contains("p90 of mt is 22 times its median.") && sentence.contains("hides its p90, 9.01 ms."),
+            "{overall} {sentence}"
+        );
         for quiet in [run_with(9_000_000, 900_000), run_with(2_000_000, 45_000), testkit::run()] {
             assert!(words(&quiet).iter().all(|text| !text.contains("median of mt") && !text.contains("times its")));
         }

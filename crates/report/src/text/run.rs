@@ -228,8 +228,7 @@ fn set_base(columns: &mut Vec<Column<Row>>, comparison: &Comparison, base: &str)
         match column.heading.as_str() {
             "vs best" => {
                 column.heading = format!("vs {base}");
-                column.text =
-                    Box::new(move |row| format::ratio(differences.get(&row.label).map(|(ratio, _)| *ratio)));
+                column.text = Box::new(move |row| format::ratio(differences.get(&row.label).map(|(ratio, _)| *ratio)));
             }
             "added µs" => {
                 column.text = Box::new(move |row| format::added_us(differences.get(&row.label).and_then(|it| it.1)));

@@ -227,7 +227,8 @@ mod tests {
             column("verdict", 0, |_: &usize| "valid 3/3".to_owned()).styled(|_| Some(Style::Good)),
             column("memory", 1, |_| "10 KiB".to_owned()),
         ];
-        let medium = |is_coloured| Medium::Terminal(Terminal { columns: 50, is_wide: false, has_legend: false, is_coloured });
+        let medium =
+            |is_coloured| Medium::Terminal(Terminal { columns: 50, is_wide: false, has_legend: false, is_coloured });
         let expected = "architecture                p50 µs    verdict\n\
                         symped:4 (exclusive, stall    40.1  valid 3/3\n\
                         every=1s,for=200ms)\n\

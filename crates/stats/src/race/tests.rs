@@ -91,7 +91,10 @@ fn equal_contestants_share_the_probability() {
         let probabilities = fit.probabilities(&[0, 1, 2], 0.0).unwrap();
         assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-9 && probabilities[2] < 0.01);
         let within = fit.probabilities(&[0, 1, 2], 0.1).unwrap();
-        assert!(within[0] > 0.9 && within[1] > 0.9 && within[2] < 0.1, "those equal within a margin are all best: {within:?}");
+        assert!(
+            within[0] > 0.9 && within[1] > 0.9 && within[2] < 0.1,
+            "those equal within a margin are all best: {within:?}"
+        );
         sums.iter_mut().zip(probabilities).for_each(|(sum, it)| *sum += it / CASES as f64);
     }
     assert!((0.42..0.58).contains(&sums[0]), "{sums:?}");

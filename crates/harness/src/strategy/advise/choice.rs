@@ -81,10 +81,8 @@ pub(super) fn choose(
     };
     let mut tied: Vec<usize> = can_win.iter().copied().filter(|&it| !leads(it)).collect();
     tied.sort_by(by_effect);
-    let probabilities: Option<Vec<(usize, f64)>> = state
-        .fit
-        .probabilities(&can_win, MARGIN.ln_1p())
-        .map(|all| can_win.iter().copied().zip(all).collect());
+    let probabilities: Option<Vec<(usize, f64)>> =
+        state.fit.probabilities(&can_win, MARGIN.ln_1p()).map(|all| can_win.iter().copied().zip(all).collect());
     let (winner, tie_break) = break_tie(&tied, probabilities.as_deref(), goal, figures, templates);
     let is_other = |it: &usize| *it != winner && effect(*it).is_some() && state.out[*it] != Some(Out::CannotKeepUp);
     let mut others: Vec<usize> = (0..templates.len()).filter(is_other).collect();

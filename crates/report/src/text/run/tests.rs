@@ -2,8 +2,8 @@ use harness::host::interrupts;
 
 use super::*;
 use crate::analysis::RunDiff;
-use crate::text::host::host;
 use crate::text::Terminal;
+use crate::text::host::host;
 
 #[test]
 fn run_is_rendered_in_full() {
@@ -46,7 +46,7 @@ fn run_of_seven() -> Run {
     run.records.retain(|record| record.trial.workload.connections == 400);
     let turns = testkit::interleaved_run().records.swap_remove(0);
     for record in &mut run.records {
-        record.trial.load.slices = turns.trial.load.slices;
+        record.trial.client.slices = turns.trial.client.slices;
         let load = record.load.as_mut().unwrap();
         load.slices = turns.load.as_ref().unwrap().slices.clone();
         load.late = LateSends { bound_ns: 100_000, count: 3, monitored: 2, sent: 200, ..LateSends::default() };
