@@ -64,7 +64,9 @@ const OWN: [(&[&str], &[Meaning]); 11] = [
 pub fn described(command: &str) -> String {
     let own = OWN.iter().find(|(commands, _)| commands.contains(&command)).map_or(&[][..], |(_, own)| own);
     let is_common = |(code, _): &&Meaning| own.iter().all(|(other, _)| other != code);
-    let codes = EVERY.iter().filter(is_common).chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
+    let mut all: Vec<&Meaning> = EVERY.iter().filter(is_common).chain(own).collect();
+    all.sort_by_key(|(code, _)| *code);
+    let codes = all.into_iter().map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
     let of_child = if command == "lab" { "\n       otherwise the code of the command in the lab" } else { "" };
     format!("Exit codes:{}{of_child}", codes.collect::<String>())
 }

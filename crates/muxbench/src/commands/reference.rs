@@ -292,6 +292,6 @@ mod tests {
             assert_eq!(page.contains(&title), !command.is_hide_set(), "{title}");
         }
         let codes = exit::table();
-        assert!(codes.contains("| `gate` | 1 | the new build is slower |"), "{codes}");
+        assert!(codes.contains("| `gate` | 1 | the new build is slower, or worse by another figure |"), "{codes}");
     }
 }
