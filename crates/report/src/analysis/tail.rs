@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn tail_of_a_timer_is_named_with_it() {
         for (ns, title, about) in [
-            (43_000_000, "p90 of mt is 107 times its median (delayed ACKs, 40 ms)", "TCP_NODELAY"),
+            (43_000_000, "p90 of mt is 108 times its median (delayed ACKs, 40 ms)", "TCP_NODELAY"),
             (204_000_000, "p90 of mt is 510 times its median (retransmissions, 200 ms)", "lost packet"),
             (1_030_000_000, "p90 of mt is 2575 times its median (lost SYNs, 1 s)", "listen backlog"),
         ] {
@@ -145,7 +145,7 @@ mod tests {
     fn tail_without_a_cause_counts_if_others_have_none() {
         let [overall, sentence] = words(&run_with(9_000_000, 45_000));
         assert!(
-            overall.contains("p90 of mt is 22 times its median.") && sentence.contains("hides its p90, 9.01 ms."),
+            overall.contains("p90 of mt is 23 times its median.") && sentence.contains("hides its p90, 9.00 ms."),
             "{overall} {sentence}"
         );
         for quiet in [run_with(9_000_000, 900_000), run_with(2_000_000, 45_000), testkit::run()] {
