@@ -21,6 +21,8 @@ pub struct Progress {
     strategy: Strategy,
     /// The planned duration of the remaining trials; of a search, a gate and a race, the rest of their time limit.
     left_ns: u64,
+    /// The actual and the planned time of finished trials. Their quotient corrects the plan: servers may need a longer warm-up.
+    took_ns: [u64; 2],
     /// The rest of the time limit of a run with `--until`, whose planned trials may take longer.
     budget_ns: u64,
     pace: Pace,
@@ -65,6 +67,7 @@ impl Progress {
             current: String::new(),
             strategy: header.strategy.clone(),
             left_ns: rest.planned_ns,
+            took_ns: [0; 2],
             budget_ns: rest.limit_ns,
             pace: Pace::default(),
             printed: Default::default(),
@@ -122,7 +125,9 @@ impl Progress {
 
     fn left(&self) -> String {
         let most = if self.bar.length().is_none() { "at most " } else { "" };
-        let left_ns = self.left_ns.min(self.budget_ns).saturating_sub(self.pace.elapsed_ns);
+        let [actual_ns, planned_ns] = self.took_ns;
+        let pace = if planned_ns > 0 { actual_ns as f64 / planned_ns as f64 } else { 1.0 };
+        let left_ns = ((self.left_ns as f64 * pace) as u64).min(self.budget_ns).saturating_sub(self.pace.elapsed_ns);
         format!("{most}{} left", short(Duration::from_nanos(left_ns)))
     }
 
@@ -131,6 +136,7 @@ impl Progress {
         let contestants = record.trial.client.slices.map_or(1, |slices| slices.contestants);
         let elapsed_ns = record.elapsed_ns / u64::from(contestants);
         let took_ns = if total.is_some() { duration_ns(&record.trial) } else { elapsed_ns };
+        self.took_ns = [self.took_ns[0] + elapsed_ns, self.took_ns[1] + took_ns];
         self.left_ns = self.left_ns.saturating_sub(took_ns);
         self.budget_ns = self.budget_ns.saturating_sub(elapsed_ns);
         self.pace = Pace::default();
@@ -227,6 +233,24 @@ mod tests {
         progress.left_ns = whole;
         progress.on(&RunEvent::Finished(&run.records[0]));
         assert!(progress.left_ns < whole && progress.last.starts_with("; last epoll, p50"), "{}", progress.last);
+    }
+
+    #[test]
+    fn time_left_follows_the_pace_of_finished_trials() {
+        let run = testkit::run();
+        let mut progress = Progress::new(&run.header, &[]);
+        let planned_ns = duration_ns(&run.records[0].trial);
+        let mut record = run.records[0].clone();
+        record.elapsed_ns = 4 * planned_ns;
+        progress.on(&RunEvent::Finished(&record));
+        let left_s = 4 * progress.left_ns / 1_000_000_000;
+        assert_eq!(progress.left(), format!("{} left", short(Duration::from_secs(left_s))));
+        record.elapsed_ns = planned_ns;
+        for _ in 0..2 {
+            progress.on(&RunEvent::Finished(&record));
+        }
+        let left_s = 2 * progress.left_ns / 1_000_000_000;
+        assert_eq!(progress.left(), format!("{} left", short(Duration::from_secs(left_s))), "as slow as their mean");
     }
 
     #[test]

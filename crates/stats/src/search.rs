@@ -22,6 +22,8 @@ const OCTAVE_WEIGHT: f64 = 0.25;
 const STEPS_IN_PRECISION: f64 = 4.0;
 /// The probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
+/// The halvings of a range of octaves that find a rate to four digits.
+const HALVINGS: u32 = 20;
 /// The quantiles of the capacity to probe in turn. The median locates the capacity best; the other quantiles show `width`.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
 /// The minimum number of probes after the bracket for a precise interval.
@@ -156,6 +158,12 @@ impl Search {
         Some(Capacity { rate: posterior.quantile(0.5), interval: Interval { low, high } })
     }
 
+    /// Returns the rate at which a probe meets the goal with a probability of 95 %, unless it is disturbed; `None` before there is a
+    /// bracket. At the capacity half of the probes do.
+    pub fn holds(&self) -> Option<f64> {
+        if let Stage::Refine(posterior) = &self.stage { Some(posterior.holds()) } else { None }
+    }
+
     /// Tests whether the interval has the requested precision.
     pub fn is_precise(&self) -> bool {
         let Stage::Refine(posterior) = &self.stage else { return false };
@@ -233,6 +241,23 @@ impl Posterior {
         let total: f64 = self.marginal.iter().sum();
         self.marginal.iter_mut().for_each(|weight| *weight /= total);
         self.weights.iter_mut().flatten().for_each(|weight| *weight /= total);
+    }
+
+    /// Returns the rate at which an undisturbed probe meets the goal with the probability [`LEVEL`].
+    fn holds(&self) -> f64 {
+        let met = |log: f64| -> f64 {
+            let of_widths = WIDTHS.iter().zip(self.weights.chunks(DISTURBED.len())).map(|(width, of_width)| {
+                let met = |at: usize| 1.0 / (1.0 + ((log - self.first - self.step * at as f64) / width).exp());
+                of_width.iter().map(|weights| weights.iter().enumerate().map(|(at, it)| it * met(at)).sum::<f64>()).sum::<f64>()
+            });
+            of_widths.sum()
+        };
+        let (mut low, mut high) = (self.first, self.quantile(0.5).ln());
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            *(if met(middle) >= LEVEL { &mut low } else { &mut high }) = middle;
+        }
+        low.exp()
     }
 
     fn quantile(&self, quantile: f64) -> f64 {
@@ -320,8 +345,27 @@ mod tests {
     fn sharp_capacity_is_found_in_few_probes() {
         let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
         let Capacity { rate, interval } = search.capacity().unwrap();
+        let holds = search.holds().unwrap();
+        assert!(holds < rate && holds > 0.85 * 7_300.0, "a sharp edge holds nearly as much: {holds}");
         assert!(search.is_precise() && interval.low <= 7_300.0 && 7_300.0 <= interval.high, "{interval:?}");
         assert!((rate / 7_300.0).ln().abs() < 0.05 && probes < 25, "estimate {rate} after {probes} probes");
+    }
+
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
+    #[test]
+    fn rate_that_holds_is_met_by_almost_all_probes() {
+        let mut shares = Vec::new();
+        for seed in 0..30 {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let met = |rate: f64, random: &mut Xoshiro256PlusPlus| {
+                random.random::<f64>() < 1.0 / (1.0 + ((rate / 7_300.0f64).ln() / 0.03).exp())
+            };
+            let (search, _) = search(BOUNDS, 60, |rate| met(rate, &mut random));
+            let holds = search.holds().unwrap();
+            shares.push((0..200).filter(|_| met(holds, &mut random)).count() as f64 / 200.0);
+        }
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        assert!((0.92..0.99).contains(&mean), "{mean}");
     }
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
@@ -358,6 +402,9 @@ mod tests {
                 if let Some(Capacity { rate, interval }) = search.capacity() {
                     prop_assert!(0.0 < interval.low && interval.low <= rate && rate <= interval.high);
                 }
+            }
+            if let (Some(Capacity { rate, .. }), Some(holds)) = (search.capacity(), search.holds()) {
+                prop_assert!(0.0 < holds && holds <= rate, "{} of {}", holds, rate);
             }
         }
     }

@@ -148,6 +148,8 @@ pub enum CapacityBound {
         most: f64,
         /// The interval that covers it with a probability of 95 %.
         interval: Interval,
+        /// The value at which 95 % of undisturbed probes succeed. At `most` half of them do.
+        holds: f64,
     },
     /// A lower bound: the client was the limit, or the search found no value at which the server misses the goal.
     AtLeast {
@@ -163,14 +165,14 @@ impl RateSearch<'_> {
     pub fn answer(&self) -> Option<CapacityBound> {
         let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
         let highest_met = met.reduce(f64::max);
-        let Some(Capacity { rate, interval }) = self.search.capacity() else {
+        let Some((Capacity { rate, interval }, holds)) = self.search.capacity().zip(self.search.holds()) else {
             let client = self.blames_the_client(highest_met.unwrap_or(0.0)..f64::INFINITY);
             return highest_met.map(|most| CapacityBound::AtLeast { most, client });
         };
         if self.blames_the_client(interval.low..EDGE_FACTOR * rate) {
             return Some(CapacityBound::AtLeast { most: interval.low, client: true });
         }
-        Some(CapacityBound::Server { most: rate, interval })
+        Some(CapacityBound::Server { most: rate, interval, holds })
     }
 
     /// Tests whether the client is the cause of most unmet probes at these rates.

@@ -8,6 +8,7 @@ use harness::strategy::elapsed_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use server::ServerCounters;
+use stats::repeats::REPEATS_MIN;
 use stats::{Estimate, Ratio, Repeat, ratio};
 
 use super::cost::CostBreakdown;
@@ -376,6 +377,13 @@ fn change(variation: &Variation, advice: &Advice<'_>) -> AdviceChange {
     let label = |it: usize| advice.contestants[it].label();
     let winner = advice.choice.as_ref().map_or_else(String::new, |choice| label(choice.winner));
     let best = variation.best.map(label);
+    // The noise of the race decides, but is no interval of this traffic.
+    let few = variation.repeats < REPEATS_MIN as u32;
+    let after = format!(" (after {})", format::counted(variation.repeats as usize, "repeat", "repeats"));
+    let worse = |ratio: Ratio| {
+        let interval = ratio.interval.filter(|_| !few);
+        worse(Ratio { interval, ..ratio }) + if few { &after } else { "" }
+    };
     let (flips, sentence) = match &variation.change {
         Change::Stays => {
             let lead = variation.lead.map_or_else(String::new, |ratio| format!("; the next one is {}", worse(ratio)));

@@ -162,11 +162,11 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
 /// Names the architecture with the highest capacity, in `unit`, and architectures that may have a higher one.
 pub(crate) fn sentence(rows: &[&Search], unit: &str) -> String {
     let known = rows.iter().filter_map(|row| match row.answer {
-        Some(CapacityBound::Server { most, interval }) => Some((*row, most, interval)),
+        Some(CapacityBound::Server { most, interval, holds }) => Some((*row, [most, holds], interval)),
         _ => None,
     });
-    let known: Vec<(&Search, f64, Interval)> = known.collect();
-    let highest = known.first().map_or(f64::INFINITY, |(_, most, _)| *most);
+    let known: Vec<(&Search, [f64; 2], Interval)> = known.collect();
+    let highest = known.first().map_or(f64::INFINITY, |(_, [most, _], _)| *most);
     let beyond = rows.iter().filter(|row| matches!(row.answer, Some(CapacityBound::AtLeast { .. })));
     let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| most(row) > highest);
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
@@ -181,13 +181,14 @@ pub(crate) fn sentence(rows: &[&Search], unit: &str) -> String {
     }
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= interval.low).map(|it| it.0.architecture.as_str()).collect();
-    let most = format::digits(*most);
+    let [most, holds] = most.map(format::digits);
+    let most = format!("{most} {unit} (half of the probes succeed; at {holds} 95 % do)");
     let among_known = if more.is_empty() { "" } else { "Among the known capacities, " };
     let highest = match (known.len(), near.as_slice()) {
-        (1, _) => format!("{}: {most} {unit}.", best.architecture),
-        (_, []) => format!("{among_known}{} has the highest capacity, {most} {unit}.", best.architecture),
+        (1, _) => format!("{}: {most}.", best.architecture),
+        (_, []) => format!("{among_known}{} has the highest capacity, {most}.", best.architecture),
         (_, near) => format!(
-            "{among_known}{} has the highest capacity, {most} {unit}, not significantly different from {}.",
+            "{among_known}{} has the highest capacity, {most}, not significantly different from {}.",
             best.architecture,
             near.join(", ")
         ),
@@ -225,19 +226,20 @@ mod tests {
         };
         let found = |name: &str, most: f64| {
             let interval = Interval { low: most * 0.98, high: most * 1.02 };
-            row(name, CapacityBound::Server { most, interval })
+            row(name, CapacityBound::Server { most, interval, holds: most * 0.9 })
         };
         let at_least = |name: &str, most: f64| row(name, CapacityBound::AtLeast { most, client: true });
         let sentence = |rows: &[Search]| super::sentence(&rows.iter().collect::<Vec<_>>(), "requests/s");
         let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
         assert_eq!(
             sentence(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
-            "Among the known capacities, epoll has the highest capacity, 8000 requests/s. mt handles at least 20000, which is \
+            "Among the known capacities, epoll has the highest capacity, 8000 requests/s (half of the probes succeed; at 7200 95 % \
+             do). mt handles at least 20000, which is \
              more. For mp, only a lower bound is known."
         );
         assert_eq!(
             sentence(&[epoll, at_least("mt", 6_000.0), poll]),
-            "epoll has the highest capacity, 8000 requests/s. For mt, only a lower bound is known."
+            "epoll has the highest capacity, 8000 requests/s (half of the probes succeed; at 7200 95 % do). For mt, only a lower bound is known."
         );
     }
 

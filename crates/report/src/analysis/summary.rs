@@ -172,15 +172,23 @@ pub(crate) fn missing_by_reason(rows: &[Row]) -> Vec<String> {
     distinct(rows.iter().flat_map(|row| &row.missing)).into_iter().map(line).collect()
 }
 
+/// The reason for a missing record of a run that was stopped.
+const NOT_RUN: &str = "not run yet";
+
 /// Returns the reasons for missing records, without consecutive duplicates.
 pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &Pruned) -> Vec<String> {
     let is_missing = |trial: &&&Trial| records.iter().all(|record| record.trial.index != trial.index);
     let reasons = trials.iter().filter(is_missing).map(|trial| match trial.infeasible.as_slice() {
         [] if pruned.indices.contains(&trial.index) => pruned.reason.to_owned(),
-        [] => "not run yet".to_owned(),
+        [] => NOT_RUN.to_owned(),
         reasons => reasons.join("; "),
     });
     let mut missing: Vec<String> = reasons.collect();
+    let not_run = missing.iter().filter(|reason| *reason == NOT_RUN).count();
+    if !records.is_empty() {
+        let text = format!("{not_run} of {} repeats {NOT_RUN}", trials.len());
+        missing.iter_mut().filter(|reason| *reason == NOT_RUN).for_each(|reason| reason.clone_from(&text));
+    }
     missing.dedup();
     missing
 }

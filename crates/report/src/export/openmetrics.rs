@@ -248,14 +248,17 @@ fn results(all: &mut Exposition<'_>, run: &Run, ended_s: Option<f64>) {
     let mut found = Vec::new();
     for row in &capacities.rows {
         let samples = match row.answer {
-            Some(CapacityBound::Server { most, interval }) => bounds(most, Some(interval)),
+            Some(CapacityBound::Server { most, interval, holds }) => {
+                let holds = Sample::of(holds).with("bound", "holds");
+                bounds(most, Some(interval)).into_iter().chain([holds]).collect()
+            }
             // Only a lower bound is known.
             Some(CapacityBound::AtLeast { most, .. }) => vec![Sample::of(most).with("bound", "low")],
             None => continue,
         };
         found.push((labels(row.architecture.clone(), title(&row.workload)), samples));
     }
-    let help = format!("The highest value within the limits in {}, with its 95 % interval.", capacities.unit());
+    let help = format!("The value in {} at which half of the probes meet the limits, with its 95 % interval, and that at which 95 % do.", capacities.unit());
     all.family(("capacity", "gauge", ""), &help, found);
 }
 

@@ -16,11 +16,12 @@ use crate::format;
 type Line = (Search, String, bool);
 
 /// The columns of the table, for results in `unit`.
-fn columns(unit: &'static str) -> [Column<Line>; 8] {
+fn columns(unit: &'static str) -> [Column<Line>; 9] {
     [
         column("architecture", 0, |it: &Line| it.0.architecture.clone()).styled(|it| it.2.then_some(Style::Best)),
         column(unit, 0, |it: &Line| most(&it.0)),
         column("95 % interval", 0, |it: &Line| interval(&it.0)),
+        column("95 % succeed", 0, |it: &Line| holds(&it.0)),
         column("response time", 1, |it: &Line| it.1.clone()),
         column("probes", 2, |it: &Line| it.0.probes.total().to_string()),
         column("met", 3, |it: &Line| it.0.probes.met.to_string()),
@@ -49,6 +50,10 @@ fn most(row: &Search) -> String {
         Some(CapacityBound::AtLeast { most, .. }) => format!(">= {}", format::digits(most)),
         None => "-".into(),
     }
+}
+
+fn holds(row: &Search) -> String {
+    if let Some(CapacityBound::Server { holds, .. }) = row.answer { format::digits(holds) } else { "-".into() }
 }
 
 fn interval(row: &Search) -> String {
@@ -116,8 +121,9 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
         lines.push(medium.prose(&sentence(&rows, capacities.unit())) + "\n");
     }
     lines.extend(medium.legend(
-        "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the value \
-         in the table, half of the probes succeed; the interval contains this value with a probability of 95 %.",
+        "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the first value \
+         half of the probes succeed; the interval contains this value with a probability of 95 %. At the lower value 95 % of the \
+         probes succeed, unless something disturbs them.",
     ));
     lines.push(medium.prose(&host(run)));
     medium.finished(lines.join("\n") + "\n")

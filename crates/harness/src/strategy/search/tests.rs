@@ -154,7 +154,7 @@ fn with_late_client(share: f64) -> [f64; 2] {
             goal.probe(&record)
         });
         is_true += u32::from(match searches(&header, &goal, &outcomes)[0].answer().unwrap() {
-            CapacityBound::Server { most, interval } => {
+            CapacityBound::Server { most, interval, .. } => {
                 ratios.push((most / capacity).ln());
                 interval.low <= capacity && capacity <= interval.high
             }
