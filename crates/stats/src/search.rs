@@ -248,7 +248,10 @@ impl Posterior {
         let met = |log: f64| -> f64 {
             let of_widths = WIDTHS.iter().zip(self.weights.chunks(DISTURBED.len())).map(|(width, of_width)| {
                 let met = |at: usize| 1.0 / (1.0 + ((log - self.first - self.step * at as f64) / width).exp());
-                of_width.iter().map(|weights| weights.iter().enumerate().map(|(at, it)| it * met(at)).sum::<f64>()).sum::<f64>()
+                of_width
+                    .iter()
+                    .map(|weights| weights.iter().enumerate().map(|(at, it)| it * met(at)).sum::<f64>())
+                    .sum::<f64>()
             });
             of_widths.sum()
         };

@@ -22,10 +22,10 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     let sum = |count: fn(&SliceResult) -> u64| heats.values().map(|it| count(it)).sum::<u64>();
     let (all, left_out) = (sum(|it| it.rounds + it.left_out), sum(|it| it.rounds + it.left_out - it.measured_rounds()));
     let measured = sum(|it| it.left_out) - left_out;
-    let windows = if heats.len() > 1 { format!(" in each of {} windows", heats.len()) } else { String::new() };
+    let windows = if heats.len() > 1 { format!(" in {} windows", heats.len()) } else { String::new() };
     let mut turns = format!("The servers took turns of {} ms{windows}.", first.slice_ns as f64 / 1e6);
     if left_out > 0 {
-        turns += &format!(" {left_out} of {all} rounds are left out, because a client paused.");
+        turns += &format!(" {left_out} of {all} rounds are left out: a client paused.");
     }
     if measured > 0 {
         turns +=
@@ -76,8 +76,8 @@ mod tests {
     fn interleaved_run_states_its_turns_and_rounds() {
         let mut run = testkit::interleaved_run();
         let sentences = |run: &_| Summary::of(run).comparisons[0].interleaving.clone();
-        let turns = "The servers took turns of 10 ms in each of 6 windows.";
-        assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out, because a client paused.")]);
+        let turns = "The servers took turns of 10 ms in 6 windows.";
+        assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out: a client paused.")]);
         let measured = " A client paused in 2400 of 2676 rounds: too many to leave out, so they are measured.";
         for (left_out, rest) in [(400, measured), (0, "")] {
             for record in &mut run.records {

@@ -258,7 +258,10 @@ fn results(all: &mut Exposition<'_>, run: &Run, ended_s: Option<f64>) {
         };
         found.push((labels(row.architecture.clone(), title(&row.workload)), samples));
     }
-    let help = format!("The value in {} at which half of the probes meet the limits, with its 95 % interval, and that at which 95 % do.", capacities.unit());
+    let help = format!(
+        "The value in {} at which half of the probes meet the limits, with its 95 % interval, and that at which 95 % do.",
+        capacities.unit()
+    );
     all.family(("capacity", "gauge", ""), &help, found);
 }
 

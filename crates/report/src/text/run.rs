@@ -170,7 +170,8 @@ pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String 
     for comparison in &summary.comparisons {
         let Comparison { title, network, interleaving, state, rows, .. } = comparison;
         lines.push(medium.heading(title));
-        lines.extend(network.iter().chain(interleaving).chain(state).map(|sentence| medium.prose(sentence)));
+        let conditions: Vec<&str> = network.iter().chain(interleaving).chain(state).map(String::as_str).collect();
+        lines.extend((!conditions.is_empty()).then(|| medium.prose(&conditions.join(" "))));
         let mut columns = columns(&comparison.workload);
         let missing = versus.and_then(|name| set_base(&mut columns, comparison, name));
         let (table, dropped) = table::of(&columns, rows, medium);
@@ -200,8 +201,9 @@ pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String 
         lines.push(String::new());
     }
     lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));
-    lines.push(medium.prose(&conclusion::overall(&summary)) + "\n");
+    lines.push(medium.prose(&conclusion::overall(&summary)));
     lines.extend(to_decide(&summary, medium));
+    lines.push(String::new());
     lines.extend(medium.legend(&legend(&summary)));
     lines.push(medium.prose(&conditions(run, has_cpu, !has_monitors)));
     medium.finished(lines.join("\n") + "\n")
@@ -242,7 +244,7 @@ fn set_base(columns: &mut Vec<Column<Row>>, comparison: &Comparison, base: &str)
 /// Returns the lines with the command that decides open pairs.
 fn to_decide(summary: &Summary, medium: Medium) -> Vec<String> {
     let Some(command) = &summary.to_decide else { return Vec::new() };
-    vec![medium.prose(undecided::REMARK), medium.verbatim(&format!("  {}\n", format::command(command)))]
+    vec![medium.prose(undecided::REMARK), medium.verbatim(&format!("  {}", format::command(command)))]
 }
 
 /// Returns columns of the percentiles of a time. A narrow terminal drops p90 and p95 first.
