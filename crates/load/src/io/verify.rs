@@ -194,3 +194,24 @@ pub fn own_line(bytes: &[u8]) -> Option<String> {
     let is_text = !line.is_empty() && line.chars().all(|char| !char.is_control());
     is_text.then(|| format!("the server answered `{line}`"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HttpTarget, HttpTraffic};
+    use crate::protocol::{Fixed, Http};
+
+    #[test]
+    fn wrong_response_is_explained_or_quoted() {
+        let quoted = |bytes: &[u8]| wrong(&Fixed::new(1, 1), &Default::default(), bytes).to_string();
+        let refused = quoted(b"-NOAUTH Authentication required.\r\n");
+        assert_eq!(refused, "the server answered `-NOAUTH Authentication required.`");
+        assert!(!quoted(&[0; 9]).contains("answered") && !quoted(b"\r\n").contains("answered"));
+        let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
+        let http = Http::new(&traffic, &([127, 0, 0, 1], 80).into(), 1).unwrap();
+        let (mut reader, bytes) = (Default::default(), b"HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\nok");
+        assert_eq!(http.read(0, &mut reader, bytes).1, Some(Reply::Garbage));
+        let fault = wrong(&http, &reader, bytes).to_string();
+        assert_eq!(fault, "the response has a Content-Length that is not a number");
+    }
+}

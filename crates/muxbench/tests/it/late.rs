@@ -1,12 +1,14 @@
-//! A client that was stopped during the window. Its trial is not valid.
+//! A client that was stopped during the window. Its trial is not valid. And a window that the user ends.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, client_of, load};
-use rustix::process::{Signal, kill_process};
+use crate::common::{Serve, client_of, eventually, json, load, muxbench};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Returns the result of `muxbench load` with this schedule and a window of two seconds, in which the client is stopped three
@@ -67,7 +69,46 @@ fn stalled_closed_loop_and_two_threads_are_client_limited() {
 }
 
 /// Adds the cases of this file.
+/// Whether a process is suspended.
+fn is_suspended(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+}
+
+/// The folder of the run has a name that is not UTF-8.
+fn suspended_and_interrupted_load_shows_its_figures() {
+    let serve = Serve::start("epoll".parse().unwrap(), 64, 64);
+    let folder = tempfile::tempdir().unwrap();
+    let mut load = muxbench()
+        .args(["load", "--target", &serve.address.to_string(), "--request", "64B", "--response", "64B", "--json"])
+        .args(
+            "--schedule closed --think 5ms --connections 10 --ramp 0 --warm-up 200ms --measure 100s --output"
+                .split(' '),
+        )
+        .arg(folder.path().join(OsStr::from_bytes(b"run-\xff")))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (pid, client) = (Pid::from_child(&load), client_of(&load));
+    let mut message = BufReader::new(load.stderr.take().unwrap()).lines();
+    assert!(message.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    kill_process(pid, Signal::TSTP).unwrap();
+    eventually("both processes are suspended", || is_suspended(pid) && is_suspended(client));
+    kill_process(pid, Signal::CONT).unwrap();
+    eventually("both processes continue", || !is_suspended(pid) && !is_suspended(client));
+    kill_process(pid, Signal::INT).unwrap();
+    message.for_each(drop);
+    let output = load.wait_with_output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let report = &json(&output)["report"];
+    let [completed, window_ns] = ["completed", "window_ns"].map(|name| report[name].as_u64().unwrap());
+    assert!(completed > 0 && window_ns < 90_000_000_000, "{completed} in {window_ns} ns");
+    assert_eq!(report["errors"]["timeout"], 0, "{report}");
+}
+
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(stopped_client_is_client_limited_with_reason));
+    cases.once(case!(suspended_and_interrupted_load_shows_its_figures));
     cases.alone(case!(stalled_closed_loop_and_two_threads_are_client_limited));
 }
