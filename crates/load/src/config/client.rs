@@ -5,7 +5,9 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClockChoice, Pacing, Phases, Roles, Slices, Timestamps, TlsConfig};
+use super::slices::Slices;
+use super::tls::TlsConfig;
+use super::traffic::Phases;
 
 /// The client of one trial, and its way to the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,4 +84,54 @@ impl ClientConfig {
     pub fn all_clients(&self) -> u32 {
         self.clients.saturating_mul(self.processes)
     }
+}
+
+/// The way a sender of an open loop waits for a planned time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pacing {
+    /// `sleep-spin` if `cpus` is empty; otherwise `spin` if each thread has its own CPU, or `yield` if threads share CPUs.
+    Auto,
+    /// Alternates between reading the clock and `sched_yield` (the semi-busy wait of kawai2008 Figure 3).
+    Yield,
+    /// Reads the clock without pause.
+    Spin,
+    /// Sleeps until shortly before the planned time, then spins.
+    SleepSpin,
+}
+
+/// The threads that send and receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Roles {
+    /// Two threads if each has its own CPU (of `cpus`, or of the machine if `cpus` is empty); otherwise one loop.
+    #[default]
+    Auto,
+    /// One thread that sends and receives.
+    OneLoop,
+    /// A send thread and a receive thread (kawai2008 section 4.1).
+    TwoThreads,
+}
+
+/// The clock of the timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockChoice {
+    /// The TSC if it is invariant, otherwise the kernel's clock.
+    Auto,
+    /// The time stamp counter; an error if it is not invariant.
+    Tsc,
+    /// `clock_gettime(CLOCK_MONOTONIC)`.
+    Monotonic,
+}
+
+/// The origin of timestamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timestamps {
+    /// The client: t2 and t3.
+    #[default]
+    Client,
+    /// The client and the kernel (`SO_TIMESTAMPING`), which adds t2k (request at the driver) and t3k (response's arrival).
+    Kernel,
 }

@@ -11,16 +11,14 @@ pub mod trace;
 mod traffic;
 pub mod validate;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut, Range};
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
-pub use client::ClientConfig;
+pub use client::{ClientConfig, ClockChoice, Pacing, Roles, Timestamps};
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
@@ -28,7 +26,7 @@ pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
 pub use tls::TlsConfig;
 pub use trace::{Arrival, Sizes, Trace};
-pub use traffic::Traffic;
+pub use traffic::{KvTraffic, Phases, Popularity, Schedule, Think, Traffic};
 
 /// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
 const RAMP_START: f64 = 1.0 / 1000.0;
@@ -218,177 +216,6 @@ pub enum Transport {
     Udp,
     /// One stream per connection, between processes of one host (unix(7)).
     Unix,
-}
-
-/// The length of each phase of a trial, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Phases {
-    /// The ramp: the rate grows exponentially to the first rate of the window (kawai2008: 30 s).
-    pub ramp_ns: u64,
-    /// The warm-up: this rate is kept to reach a steady state (kawai2008: 30 s).
-    pub warm_up_ns: u64,
-    /// The window: the results cover the requests planned in it (kawai2008: 10 min).
-    pub measure_ns: u64,
-    /// The cool-down: the longest wait for outstanding responses after the window.
-    pub cool_down_ns: u64,
-}
-
-impl Phases {
-    /// The length of ramp, warm-up and window together, in nanoseconds.
-    pub fn sending_ns(&self) -> u64 {
-        self.ramp_ns + self.warm_up_ns + self.measure_ns
-    }
-}
-
-/// The rule that plans requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Schedule {
-    /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
-    SlotRandom,
-    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns.
-    Constant,
-    /// Constant intervals of independent clients: the seed draws each client's offset in its interval (kawai2008 appendix A.1).
-    ConstantDrawn,
-    /// Constant intervals of clients that all send at the same moment.
-    ConstantTogether,
-    /// A Poisson process: gaps are exponential, so requests arrive in bursts, like those of independent users.
-    Poisson,
-    /// A closed loop: each connection sends the next request a think time after the previous response (voras2009 section III).
-    Closed,
-}
-
-/// The think time: how long a connection of a closed loop waits between a response and its next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Think {
-    /// The mean think time, in nanoseconds.
-    pub mean_ns: u64,
-    /// Whether think times follow an exponential distribution; otherwise all are equal.
-    pub exponential: bool,
-}
-
-impl Think {
-    /// Whether the next request follows immediately.
-    pub fn is_none(&self) -> bool {
-        self.mean_ns == 0
-    }
-}
-
-/// Requests to a key-value store. Value sizes are log-uniform. All records are stored before the ramp, and never change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KvTraffic {
-    /// The number of records.
-    pub records: u32,
-    /// The smallest value, in bytes.
-    pub value_bytes_min: u32,
-    /// The largest value, in bytes.
-    pub value_bytes_max: u32,
-    /// The share of requests that get a record. All other requests set one.
-    pub get_share: f64,
-    /// The popularity of the records.
-    pub keys: Popularity,
-}
-
-/// The popularity of connections or records: the rule that selects one for each request.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Popularity {
-    /// All are equally likely (kawai2008, kawai2006).
-    #[default]
-    Uniform,
-    /// The `k`th most popular has a probability proportional to `1/k^exponent`. The seed ranks connections, but not records.
-    Zipf {
-        /// The exponent, above 0.
-        exponent: f64,
-    },
-}
-
-impl Popularity {
-    /// Whether the exponent is valid.
-    pub(crate) fn is_defined(self) -> bool {
-        match self {
-            Self::Uniform => true,
-            Self::Zipf { exponent } => exponent > 0.0 && exponent.is_finite(),
-        }
-    }
-}
-
-impl fmt::Display for Popularity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Uniform => f.write_str("uniform"),
-            Self::Zipf { exponent } => write!(f, "zipf:{exponent}"),
-        }
-    }
-}
-
-impl FromStr for Popularity {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let exponent = match text.split_once(':') {
-            None if text == "uniform" => return Ok(Self::Uniform),
-            None if text == "zipf" => Some(1.0),
-            Some(("zipf", exponent)) => exponent.parse().ok(),
-            _ => None,
-        };
-        match exponent.map(|exponent| Self::Zipf { exponent }) {
-            Some(popularity) if popularity.is_defined() => Ok(popularity),
-            _ => Err(format!("invalid popularity `{text}`: expected uniform, zipf (exponent 1) or zipf:0.8")),
-        }
-    }
-}
-
-wire::serde_as_text!(Popularity);
-wire::schema_as!(Popularity, "Popularity", String);
-
-/// The way a sender of an open loop waits for a planned time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pacing {
-    /// `sleep-spin` if `cpus` is empty; otherwise `spin` if each thread has its own CPU, or `yield` if threads share CPUs.
-    Auto,
-    /// Alternates between reading the clock and `sched_yield` (the semi-busy wait of kawai2008 Figure 3).
-    Yield,
-    /// Reads the clock without pause.
-    Spin,
-    /// Sleeps until shortly before the planned time, then spins.
-    SleepSpin,
-}
-
-/// The threads that send and receive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Roles {
-    /// Two threads if each has its own CPU (of `cpus`, or of the machine if `cpus` is empty); otherwise one loop.
-    #[default]
-    Auto,
-    /// One thread that sends and receives.
-    OneLoop,
-    /// A send thread and a receive thread (kawai2008 section 4.1).
-    TwoThreads,
-}
-
-/// The clock of the timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClockChoice {
-    /// The TSC if it is invariant, otherwise the kernel's clock.
-    Auto,
-    /// The time stamp counter; an error if it is not invariant.
-    Tsc,
-    /// `clock_gettime(CLOCK_MONOTONIC)`.
-    Monotonic,
-}
-
-/// The origin of timestamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timestamps {
-    /// The client: t2 and t3.
-    #[default]
-    Client,
-    /// The client and the kernel (`SO_TIMESTAMPING`), which adds t2k (request at the driver) and t3k (response's arrival).
-    Kernel,
 }
 
 #[cfg(test)]
