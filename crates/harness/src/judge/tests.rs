@@ -358,28 +358,6 @@ fn errors_and_few_requests_fail_trial() {
 }
 
 #[test]
-fn silent_server_has_failed_whatever_the_client_did() {
-    let silent = |r: &mut LoadResult| {
-        (r.completed, r.rate_achieved_per_s, r.errors.timeout) = (0, 0.0, 1_011);
-        r.outstanding = Outstanding { at_start: 11, at_end: 1_011, after_cool_down: 1_011 };
-        r.send_delay = with_tail(200, 1_500, 3_700_000);
-        (r.service, r.completed_by_part) = (Measured::default(), [0; PARTS]);
-    };
-    let mut report = healthy();
-    silent(&mut report);
-    let verdict = judge(&report, None);
-    assert_eq!(verdict.kind, VerdictKind::Failed, "{}", verdict.reason);
-    assert!(
-        verdict.reason.starts_with("responses in the last third of the window: 0 is below the limit of 1"),
-        "{}",
-        verdict.reason
-    );
-    // A server that is only slow still answers at the end.
-    report.completed_by_part[PARTS - 1] = 1;
-    assert_eq!(judge(&report, None).kind, VerdictKind::ClientLimited);
-}
-
-#[test]
 fn reason_states_value_and_limit() {
     let mut report = healthy();
     report.outstanding = Outstanding { at_start: 50, at_end: 400, after_cool_down: 7 };
