@@ -93,7 +93,7 @@ fn builds_that_cannot_start_are_an_error_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let build = "sh -c 'echo >> starts; exit 1' {port}";
     let (code, out, err) = gate(folder.path(), [build, build], "");
-    assert_eq!(code, Some(2), "{out}\n{err}");
+    assert_eq!(code, Some(5), "{out}\n{err}");
     assert!(err.contains("nothing to compare with: the old build, exec:old, failed: "), "{out}\n{err}");
     let starts = fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
     assert!(starts <= 2, "{starts} starts");
