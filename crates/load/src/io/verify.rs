@@ -198,7 +198,7 @@ pub fn own_line(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{HttpTarget, HttpTraffic};
+    use crate::config::{ClientConfig, HttpTarget, HttpTraffic};
     use crate::protocol::{Fixed, Http};
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(refused, "the server answered `-NOAUTH Authentication required.`");
         assert!(!quoted(&[0; 9]).contains("answered") && !quoted(b"\r\n").contains("answered"));
         let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
-        let http = Http::new(&traffic, &([127, 0, 0, 1], 80).into(), 1).unwrap();
+        let http = Http::new(&traffic, &ClientConfig::default(), &([127, 0, 0, 1], 80).into()).unwrap();
         let (mut reader, bytes) = (Default::default(), b"HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\nok");
         assert_eq!(http.read(0, &mut reader, bytes).1, Some(Reply::Garbage));
         let fault = wrong(&http, &reader, bytes).to_string();

@@ -18,7 +18,7 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("overload --arch epoll", 2, "give the capacity with --capacity RATE"),
     ("advise misspelt.toml", 1, "did you mean `connections`?"),
     ("atlas --arch epoll,mt -c 10,20 --active 1 -r 100 --response 1B --budget 1s --output map", 1, "try --budget "),
-    ("gate epoll mt --budget 5s", 2, "and a decision needs 3; try --budget "),
+    ("gate epoll mt --budget 5s", 5, "and a decision needs 3; try --budget "),
     ("serve --listen 192.0.2.1:1", 1, "cannot listen on 192.0.2.1:1"),
     ("load --target 127.0.0.1:1", 1, "muxbench: cannot connect to 127.0.0.1:1"),
     ("load http://127.0.0.1:1/ --duration 1s", 2, "-z TIME sets the duration of the window"),
