@@ -116,7 +116,7 @@ fn server_with_waiting_sessions_is_saturated() {
     assert!(names.contains(&"increase of outstanding requests over the window"), "{}", words(&found));
     assert!(names.contains(&"requests unanswered after the cool-down"), "{}", words(&found));
     // On a busy machine, the client may be late too.
-    assert_eq!(found.kind, VerdictKind::Failed, "{}", words(&found));
+    assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
 
 /// Starts a server that writes as fast as possible: `response_bytes` for each 8 bytes, with a thread per connection.
