@@ -73,13 +73,12 @@ impl Tail<'_> {
 
 /// Returns the tails of ranked rows that are out of proportion. Uses no quantile with a mark.
 pub(crate) fn of(comparison: &Comparison) -> Vec<Tail<'_>> {
-    let tails: Vec<Tail<'_>> = comparison.ranked().filter_map(longest).collect();
-    let times = |tail: &Tail<'_>| tail.times();
-    let shortest = tails.iter().map(times).fold(f64::INFINITY, f64::min);
-    let is_own = |tail: &Tail<'_>| tails.len() == 1 || tail.times() >= TIMES_OF_OTHERS * shortest;
-    let is_reported = |tail: &Tail<'_>| tail.times() >= TIMES_MIN && (tail.cause.is_some() || is_own(tail));
-    let reported: Vec<bool> = tails.iter().map(is_reported).collect();
-    tails.into_iter().zip(reported).filter(|(_, is_reported)| *is_reported).map(|(tail, _)| tail).collect()
+    let mut tails: Vec<Tail<'_>> = comparison.ranked().filter_map(longest).collect();
+    let is_alone = tails.len() == 1;
+    let shortest = tails.iter().map(Tail::times).fold(f64::INFINITY, f64::min);
+    let is_own = |tail: &Tail<'_>| is_alone || tail.times() >= TIMES_OF_OTHERS * shortest;
+    tails.retain(|tail| tail.times() >= TIMES_MIN && (tail.cause.is_some() || is_own(tail)));
+    tails
 }
 
 /// Returns the first quantile that a timer explains, or else the first that is out of proportion, or else the last.
