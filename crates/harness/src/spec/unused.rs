@@ -120,19 +120,21 @@ impl Experiment {
     /// Returns a sentence for each setting without effect, which begins with its key.
     pub fn unused(&self) -> Vec<String> {
         let Ok(table) = toml::Value::try_from(self) else { return Vec::new() };
-        let usual = toml::Value::try_from(super::WorkloadSpec::default()).ok();
-        let usual_client = toml::Value::try_from(super::Client::default()).ok();
-        let find = |key: &str| {
-            let value = key.split('.').try_fold(&table, |table, part| table.get(part))?;
-            let Some((group, name)) = key.split_once('.') else { return Some(()) };
-            let usual = if group == "workload" { &usual } else { &usual_client };
-            (usual.as_ref().and_then(|usual| usual.get(name)) != Some(value)).then_some(())
+        let usual = [
+            ("workload", toml::Value::try_from(super::WorkloadSpec::default())),
+            ("client", toml::Value::try_from(super::Client::default())),
+        ];
+        let usual: toml::Table =
+            usual.into_iter().filter_map(|(group, it)| Some((group.to_owned(), it.ok()?))).collect();
+        let usual = toml::Value::from(usual);
+        let is_set = |key: &str| {
+            let find = |table| key.split('.').try_fold(table, |table: &toml::Value, part| table.get(part)).cloned();
+            find(&table).is_some_and(|value| find(&usual) != Some(value))
         };
         let mut unused = Vec::new();
         for Need { keys, owner, .. } in NEEDS.iter().filter(|need| !(need.is_met)(self)) {
-            unused.extend(
-                keys.iter().filter(|key| find(key).is_some()).map(|key| format!("{key} has no effect: only {owner}")),
-            );
+            unused
+                .extend(keys.iter().filter(|key| is_set(key)).map(|key| format!("{key} has no effect: only {owner}")));
         }
         unused
     }
