@@ -99,14 +99,13 @@ pub fn compared<'a>(
 
 #[cfg(test)]
 mod tests {
-    use crate::record::FigureMap;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
     use crate::host::Host;
     use crate::plan::plan;
-    use crate::record::Strategy;
+    use crate::record::{FigureMap, Strategy};
     use crate::spec::Experiment;
 
     /// A run of two workloads, three servers and four repeats.
