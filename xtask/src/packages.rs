@@ -58,7 +58,7 @@ fn program(processor: Processor, interpreter: &Path, folder: &Path) -> anyhow::R
     // A static program runs with every C library, so it belongs to both kinds of Linux.
     maturin.args(["--compatibility", "manylinux2014", "musllinux_1_1", "--out"]).arg(folder);
     cross::step(maturin.current_dir(root().join("python")), tools)?;
-    let program = cross::program(&target, "dist");
+    let program = cross::folder().join(&target).join("dist").join("muxbench");
     let bytes = program.metadata().with_context(|| program.display().to_string())?.len();
     ensure!(
         bytes <= PROGRAM_BYTES_MAX,

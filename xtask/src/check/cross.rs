@@ -47,11 +47,6 @@ pub fn tools(interpreter: &Path) -> anyhow::Result<&Path> {
     interpreter.parent().context("the interpreter is in a folder")
 }
 
-/// Returns the path of a program built for a target with a profile.
-pub fn program(target: &str, profile: &str) -> PathBuf {
-    folder().join(target).join(profile).join("muxbench")
-}
-
 /// Adds the standard library for a target. `rustup` downloads nothing if it is installed.
 pub fn add(target: &str) -> anyhow::Result<()> {
     let mut rustup = Command::new("rustup");
@@ -74,6 +69,6 @@ pub fn step(command: &mut Command, tools: &Path) -> anyhow::Result<()> {
     command::step(command, remedy)
 }
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     root().join("target/cross")
 }
