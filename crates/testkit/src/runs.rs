@@ -141,6 +141,7 @@ pub(crate) fn empty_run() -> Run {
             host: BTreeMap::from([
                 ("cpu".into(), "A Processor".into()),
                 ("kernel".into(), "6.1 #1".into()),
+                ("system".into(), "Linux".into()),
                 ("network".into(), "loopback".into()),
             ]),
             placement: "server on CPU 0, client on CPU 1: disjoint".into(),

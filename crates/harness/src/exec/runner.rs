@@ -13,7 +13,6 @@ use super::launch::Launch;
 use super::marks::Observations;
 use super::outcome;
 use crate::clients::Fleet;
-use crate::host::placement;
 use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::samples::Unwritten;
 use crate::store::Store;
@@ -209,7 +208,9 @@ fn remove_drafts(heat: &[Trial], store: &Store) {
 /// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.
 fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
     let clients: &[usize] = if header.is_distributed { &[] } else { &trial.client.cpus };
-    match placement::first_unavailable(trial.serve.placed_cpus().iter().chain(clients)) {
+    let allowed = server::platform::cpus();
+    let is_withheld = |cpu: &&usize| !allowed.is_empty() && !allowed.contains(cpu);
+    match trial.serve.placed_cpus().iter().chain(clients).find(is_withheld) {
         None => Ok(()),
         Some(cpu) => bail!(
             "cannot run trial {}: its CPU {cpu} is off-line, or taskset or a cgroup withholds it; make it available again, \

@@ -78,12 +78,8 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
             "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
         );
     }
-    let all = spec::Placement {
-        server: requested.server.clone().or(Some(Cpus(cores.concat()))),
-        ..spec::Placement::default()
-    };
-    let server = place(cores, &all)?.server;
-    let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
+    let server = place(cores, &spec::Placement { shared: true, ..requested.clone() })?.server;
+    let sentence = format!("server on {}, clients on other machines", on(&server));
     Ok(CpuPlacement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
@@ -93,41 +89,30 @@ pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
     if requested.server.is_some() {
         return Err("placement.server: the servers already run on other machines; remove it".into());
     }
-    let client = requested.client.clone().unwrap_or_else(|| Cpus(cores.concat()));
-    let client = Some(client).filter(|cpus| !cpus.0.is_empty());
-    let all = spec::Placement { client, ..spec::Placement::default() };
-    let client = place(cores, &all)?.client;
-    let sentence = match client.as_slice() {
-        [] => "client on CPUs that the system chooses, servers on other machines".to_owned(),
-        _ => format!("client on CPU {}, servers on other machines", Cpus(client.clone())),
-    };
+    let client = place(cores, &spec::Placement { shared: true, ..requested.clone() })?.client;
+    let sentence = format!("client on {}, servers on other machines", on(&client));
     Ok(CpuPlacement { server: Vec::new(), client, is_elsewhere: true, sentence })
 }
 
-/// Returns the first of these CPUs that this process may not use.
-#[cfg(target_os = "linux")]
-pub(crate) fn first_unavailable<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
-    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
-    let is_there = |cpu: usize| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu);
-    cpus.find(|&&cpu| !is_there(cpu)).copied()
-}
-
-/// Returns `None`: other systems cannot place processes, so no CPU is unavailable.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn first_unavailable<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
-    None
+fn on(cpus: &[usize]) -> String {
+    match cpus {
+        [] => "CPUs that the system chooses".to_owned(),
+        _ => format!("CPU {}", Cpus(cpus.to_vec())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn requested(server: Option<&str>, client: Option<&str>) -> spec::Placement {
+        let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() }
+    }
+
     fn placed(cores: &[&[usize]], server: Option<&str>, client: Option<&str>) -> (String, String, bool) {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
-        let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-        let placement =
-            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
-                .unwrap();
+        let placement = place(&cores, &requested(server, client)).unwrap();
         let shared = placement.is_shared();
         (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
     }
@@ -154,44 +139,38 @@ mod tests {
         assert_eq!(placed(&[&[0], &[1], &[2]], Some("2"), None), ("2".into(), "0-1".into(), false));
         assert_eq!(placed(&[&[0], &[1]], Some("0-1"), None), ("0-1".into(), "0-1".into(), true));
         assert_eq!(placed(&[&[0], &[1]], Some("1"), Some("1")), ("1".into(), "1".into(), true));
-        let error =
-            place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), ..Default::default() }).unwrap_err();
+        let error = place(&[vec![0]], &requested(Some("7"), None)).unwrap_err();
         assert!(error.starts_with("placement.server: this process may not use CPU 7"), "{error}");
     }
 
     #[test]
     fn server_with_clients_elsewhere_uses_all_cpus() {
         let cores = [vec![0], vec![1]];
-        let requested = |server: Option<&str>, client: Option<&str>| {
-            let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
-        };
-        let placement = requested(None, None).unwrap();
+        let placed = |server, client| place_server(&cores, &requested(server, client));
+        let placement = placed(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
-        assert_eq!(requested(Some("1"), None).unwrap().server, [1]);
-        assert!(requested(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
-        assert!(requested(Some("7"), None).is_err());
+        assert_eq!(placed(Some("1"), None).unwrap().server, [1]);
+        assert!(placed(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
+        assert!(placed(Some("7"), None).is_err());
     }
 
     #[test]
     fn client_with_servers_elsewhere_uses_all_cpus() {
         let cores = [vec![0], vec![1]];
-        let requested = |server: Option<&str>, client: Option<&str>| {
-            let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-            place_client(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
-        };
-        let placement = requested(None, None).unwrap();
+        let placed = |server, client| place_client(&cores, &requested(server, client));
+        let placement = placed(None, None).unwrap();
         assert_eq!((placement.client.clone(), placement.is_shared()), (vec![0, 1], false));
-        assert_eq!(requested(None, Some("1")).unwrap().client, [1]);
-        assert!(requested(Some("1"), None).unwrap_err().starts_with("placement.server: the servers already run"));
-        assert!(place_client(&[], &spec::Placement::default()).unwrap().client.is_empty());
+        assert_eq!(placed(None, Some("1")).unwrap().client, [1]);
+        assert!(placed(Some("1"), None).unwrap_err().starts_with("placement.server: the servers already run"));
+        let nowhere = place_client(&[], &spec::Placement::default()).unwrap();
+        assert_eq!(nowhere.sentence, "client on CPUs that the system chooses, servers on other machines");
     }
 
     #[test]
     fn cpus_are_rejected_on_systems_without_placement() {
         let nowhere = place(&[], &spec::Placement::default()).unwrap();
         assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
-        let error = place(&[], &spec::Placement { client: Some(Cpus(vec![0])), ..Default::default() }).unwrap_err();
+        let error = place(&[], &requested(None, Some("0"))).unwrap_err();
         assert!(error.starts_with("placement.client: only Linux can pin processes to CPUs"), "{error}");
     }
 }

@@ -309,7 +309,8 @@ pub(crate) fn made_up() -> Atlas {
     for (kernel, connections, percent) in [("6.1.0", 40, 30), ("6.1.0", 400, 0), ("5.4.0", 40, 20), ("5.4.0", 400, 30)]
     {
         let mut run = testkit::race_run(percent, |it| it.connections = connections);
-        run.header.host = [("kernel", kernel), ("cpu", "made up")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let facts = [("system", "Linux"), ("kernel", kernel), ("cpu", "made up")];
+        run.header.host = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         if (kernel, connections) == ("5.4.0", 400) {
             run.records.clear();
         }

@@ -315,14 +315,4 @@ mod tests {
         let diff = RunDiff::of(&a, &b);
         assert_eq!((diff.pairs.len(), diff.only_a.len(), diff.only_b.len()), (0, 8, 8));
     }
-
-    #[test]
-    fn differing_facts_of_hosts_are_listed() {
-        let facts = |facts: &[(&str, &str)]| facts.iter().map(|&(name, it)| (name.into(), it.into())).collect();
-        let a = facts(&[("cpu", "x"), ("kernel", "6.1"), ("load average", "1"), ("smt", "on")]);
-        let b = facts(&[("cpu", "x"), ("kernel", "6.12"), ("load average", "2"), ("boost", "1")]);
-        let fact = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
-        let expected = [fact("boost", "absent", "1"), fact("kernel", "6.1", "6.12"), fact("smt", "on", "absent")];
-        assert_eq!(harness::host::differences(&a, &b), expected);
-    }
 }
