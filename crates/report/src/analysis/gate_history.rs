@@ -131,32 +131,26 @@ impl GateHistory {
 
     /// Finds the changes of each figure. Gates stay in the order of their lines, which is that of the builds.
     pub fn of(entries: Vec<GateEntry>) -> Self {
-        type Key = (String, String, String, &'static str);
-        let figures = entries.iter().enumerate().flat_map(|(at, entry)| {
-            let key = |it: &GateEntryFigure| -> Key {
-                (it.workload.clone(), entry.old.clone(), entry.new.clone(), it.figure.name())
-            };
-            entry.figures.iter().map(move |figure| (key(figure), at, figure.clone())).collect::<Vec<_>>()
+        let figures = entries.iter().enumerate().flat_map(|(at, entry)| entry.figures.iter().map(move |it| (at, it)));
+        let groups = grouped(figures, |&(a, x), &(b, y)| {
+            (&x.workload, &entries[a].old, &entries[a].new, x.figure)
+                == (&y.workload, &entries[b].old, &entries[b].new, y.figure)
         });
-        let groups = grouped(figures.collect::<Vec<_>>(), |a, b| a.0 == b.0);
         let series: Vec<GateSeries> = groups.into_iter().map(|group| series(&entries, group)).collect();
         let sentence = sentence(&series);
         Self { format: FORMAT, sentence, entries, series }
     }
 }
 
-fn series(
-    entries: &[GateEntry],
-    group: Vec<((String, String, String, &'static str), usize, GateEntryFigure)>,
-) -> GateSeries {
-    let ((workload, old, new, _), _, GateEntryFigure { figure, .. }) = group[0].clone();
+fn series(entries: &[GateEntry], group: Vec<(usize, &GateEntryFigure)>) -> GateSeries {
+    let (at, &GateEntryFigure { ref workload, figure, .. }) = group[0];
+    let (workload, old, new) = (workload.clone(), entries[at].old.clone(), entries[at].new.clone());
     // Ratios are above 0, as the method requires; a share of errors may be 0.
     let base = if figure == Figure::Errors { 0.0 } else { 1.0 };
     let shifted = |it: Interval| Interval { low: base + it.low, high: base + it.high };
     let points: Vec<GatePoint> = group
         .iter()
-        .map(|(_, entry, it)| GatePoint { entry: *entry, ratio: base + it.change, interval: it.interval.map(shifted) })
-        .filter(|point| point.ratio.is_finite())
+        .map(|&(entry, it)| GatePoint { entry, ratio: base + it.change, interval: it.interval.map(shifted) })
         .collect();
     let found = shifts(&points.iter().map(|point| point.ratio).collect::<Vec<_>>());
     let shift = |Shift { at, before, after, p_value }: Shift| {
@@ -177,7 +171,7 @@ impl GateSeries {
     pub(crate) fn levels(&self) -> Vec<(usize, usize, f64)> {
         let starts: Vec<usize> = [0].into_iter().chain(self.shifts.iter().map(|shift| shift.at)).collect();
         let ends = starts.iter().skip(1).copied().chain([self.points.len()]);
-        let parts = starts.iter().copied().zip(ends).filter(|(start, end)| start < end);
+        let parts = starts.iter().copied().zip(ends);
         let mean = |part: &[GatePoint]| part.iter().map(|it| it.ratio).sum::<f64>() / part.len() as f64;
         parts.map(|(start, end)| (start, end - 1, mean(&self.points[start..end]))).collect()
     }

@@ -29,13 +29,13 @@ pub fn drawn(history: &GateHistory) -> (Vec<String>, Vec<GateChart>) {
 }
 
 fn draw(history: &GateHistory, figure: Figure) -> Option<GateChart> {
-    let is_drawn = |series: &&GateSeries| series.figure == figure && !series.points.is_empty();
+    let is_drawn = |series: &&GateSeries| series.figure == figure;
     let drawn: Vec<&GateSeries> = history.series.iter().filter(is_drawn).collect();
     let values = drawn.iter().flat_map(|series| &series.points).flat_map(|point| {
         let interval = point.interval.map_or([point.ratio; 2], |it| [it.low, it.high]);
         [point.ratio, interval[0], interval[1]]
     });
-    let (low, high) = ends(values.filter(|value| value.is_finite()))?;
+    let (low, high) = ends(values)?;
     let (label, form) = match figure {
         Figure::Errors => ("errors, new - old", Form::Share),
         _ => ("new / old", Form::Times),

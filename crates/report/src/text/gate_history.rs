@@ -35,7 +35,7 @@ fn line(series: &GateSeries) -> Line {
     let curve = if is_errors { curves::levels(&ratios, ERRORS_SPAN) } else { curves::sparks(&ratios) };
     let shift = |it: &GateShift| format!("{} at {}", it.change(series.figure), it.label);
     let shifts: Vec<String> = series.shifts.iter().map(shift).collect();
-    let newest = series.points.last().map_or("-".into(), |point| change(point.ratio));
+    let newest = change(series.points[series.points.len() - 1].ratio);
     let shifts = if shifts.is_empty() { "none".into() } else { shifts.join(", ") };
     (series.figure, curve, newest, shifts)
 }

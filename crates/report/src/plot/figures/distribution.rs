@@ -51,7 +51,7 @@ fn thinned(times: &Histogram, verdict: VerdictKind) -> Vec<Point> {
         let y = nines(so_far as f64 / count).min(nines(1.0 - 0.5 / count)).min(NINES_MAX);
         let is_near =
             points.last().is_some_and(|last| y - last.y < NEAR.0 && (ns.max(1) as f64 / last.x).log10() < NEAR.1);
-        if !is_near || (y >= NINES_MAX && points.last().is_some_and(|last| last.y < NINES_MAX)) {
+        if !is_near || y >= NINES_MAX {
             points.push(Point { verdict, ..Point::new(ns.max(1) as f64, y) });
         }
         if y >= NINES_MAX {
