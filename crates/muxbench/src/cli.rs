@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
@@ -13,25 +13,12 @@ use crate::commands::{
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
-use crate::foreign_flags::with_remedy;
-use crate::options::execution::ExecutionArgs;
 use crate::options::format::FormatArgs;
-use crate::options::is_given;
+use crate::options::{is_given, table};
 use crate::{help, output};
 
-/// Flags of single commands that `--resume` allows, because they extend a search or write files.
-const ALLOWED_WITH_RESUME: [(&str, &[&str]); 6] = [
-    ("atlas", &["budget", "html"]),
-    ("capacity", &["time_max"]),
-    ("compare", &["budget"]),
-    ("gate", &["junit", "history", "label"]),
-    ("load", &["samples"]),
-    ("sweep", &["csv", "tsv"]),
-];
 /// Flags of `atlas` that `--merge` allows, besides those of the format.
 const ALLOWED_WITH_MERGE: [&str; 3] = ["merge", "html", "quiet"];
-/// The flag of [`ExecutionArgs`] that `--resume` rejects.
-const NEW_RUN_ONLY: &str = "output";
 
 /// Compare ways of building a network server under your traffic
 ///
@@ -137,6 +124,21 @@ impl Cli {
     }
 }
 
+/// Replaces clap's tip, the flag with the most similar name, for a flag of another tool.
+fn with_remedy(mut error: clap::Error, command: &mut clap::Command) -> clap::Error {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    let has = |name| command.get_arguments().any(|arg| arg.get_id() == name);
+    let is_meant = |row: &&table::Row| row.foreign.split(' ').any(|foreign| foreign == flag) && has(row.name);
+    if let Some(row) = table::ROWS.iter().find(is_meant).filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+        let usage = command.render_usage();
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![row.tip().into()]));
+        // Clap's usage contains the suggested flag.
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    error
+}
+
 /// Adds the usage of the command that this process runs to an error.
 pub fn with_usage(error: clap::Error) -> clap::Error {
     let mut command = command();
@@ -179,11 +181,11 @@ fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
     }
-    let shared = ExecutionArgs::augment_args(clap::Command::default());
-    let own = ALLOWED_WITH_RESUME.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, own)| own);
+    let row = table::Command::named(command.get_name());
+    let format = FormatArgs::augment_args(clap::Command::default());
     let is_allowed = |arg: &&Arg| {
         let id = arg.get_id();
-        own.iter().any(|own| id == own) || id != NEW_RUN_ONLY && shared.get_arguments().any(|arg| arg.get_id() == id)
+        row.is_some_and(|row| row.can_resume_with(id.as_str())) || format.get_arguments().any(|arg| arg.get_id() == id)
     };
     let (allowed, mut wrong): (Vec<_>, Vec<_>) = command.get_arguments().partition(is_allowed);
     wrong.retain(|arg| is_given(matches, arg.get_id().as_str()));

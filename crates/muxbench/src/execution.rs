@@ -55,7 +55,7 @@ struct Session {
 /// Joins the distributed run, if the user requested one. Does not return in a worker, which needs neither the experiment
 /// nor the folder. `transport` selects one of several addresses of the first process.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
-    if !args.distributed() {
+    if !args.has("distributed") {
         return Ok(None);
     }
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
@@ -72,7 +72,8 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
              (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
-    let loss = if args.continues() { LossPolicy::Continue } else { LossPolicy::EndRun };
+    let continues = args.actions.get::<String>("lost-worker").as_deref() == Some("continue");
+    let loss = if continues { LossPolicy::Continue } else { LossPolicy::EndRun };
     let mut workers = Workers::accept_all(&place, loss)?;
     workers.surrounding = Surrounding::here()?;
     workers.measure_clocks()?;
@@ -120,6 +121,14 @@ pub fn run(
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
+/// Refuses to resume a run of another command.
+pub fn of_command(name: &str) -> impl FnOnce(&mut RunHeader) -> anyhow::Result<()> {
+    move |header| match header.strategy.command() {
+        command if command == name => Ok(()),
+        command => bail!("--resume: this is a run of `{command}`; name one of `{name}`"),
+    }
+}
+
 /// Does the same as [`run`], and returns the run without showing it.
 pub fn measure(
     args: &ExecutionArgs,
@@ -127,18 +136,15 @@ pub fn measure(
     strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
     change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
 ) -> anyhow::Result<(PathBuf, Run, RunEnd)> {
-    let (session, stop) = if let Some(folder) = &args.resume {
-        let folder = || folder.clone().map_or_else(|| store::latest(Path::new("results")), Ok);
+    let (session, stop) = if args.has("resume") {
+        let folder = || args.actions.get("resume").map_or_else(|| store::latest(Path::new("results")), Ok);
         // The host of a worker may not have the folder of the run.
         let header = || store::header(&folder().ok()?).ok();
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;
         let folder = folder()?;
         let stop = stop_at_signals()?;
-        let session = Session::resume(&folder, args.allow_exec(), clients, change)
+        let session = Session::resume(&folder, args.has("allow-exec"), clients, change)
             .with_context(|| format!("cannot resume {}", folder.display()))?;
-        if args.explain() && session.header.strategy.is_search() {
-            bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
-        }
         args.versus(&session.header.trials)?;
         (session, stop)
     } else {
@@ -163,7 +169,7 @@ pub fn measure(
                 _ => Ok((plan, strategy)),
             }
         };
-        let begun = Session::begin(&experiment, args.output.as_deref(), args.allow_exec(), clients, feasible);
+        let begun = Session::begin(&experiment, args.output().as_deref(), args.has("allow-exec"), clients, feasible);
         if begun.is_err() && stop.is_requested() {
             output::note("stopped before the first trial; nothing is stored");
             std::process::exit(exit::STOPPED.into());
@@ -172,7 +178,7 @@ pub fn measure(
     };
     let folder = session.folder.clone();
     let resume = resume_command(&session.header, &in_shell(&folder), &args.display_flags());
-    let (run, ended) = session.execute(args.quiet, &stop).with_context(|| failed(&resume))?;
+    let (run, ended) = session.execute(args.has("quiet"), &stop).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }
 

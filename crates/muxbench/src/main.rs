@@ -6,7 +6,6 @@ mod control;
 mod execution;
 mod exit;
 mod files;
-mod foreign_flags;
 mod help;
 mod options;
 mod output;

@@ -98,15 +98,38 @@ fn page_of_distributed_runs_names_all_its_commands() {
 }
 
 #[test]
-fn flags_allowed_with_resume_exist() {
+fn rows_of_commands_name_their_flags() {
     let command = Cli::command();
-    for (name, own) in ALLOWED_WITH_RESUME {
-        let command = command.find_subcommand(name).unwrap();
-        assert!(own.iter().all(|it| command.get_arguments().any(|arg| arg.get_id() == it)), "{name}");
+    for row in table::COMMANDS {
+        let command = command.find_subcommand(row.name).unwrap();
+        assert!(row.resumes.iter().all(|it| command.get_arguments().any(|arg| arg.get_id() == it)), "{}", row.name);
     }
-    assert!(
-        ExecutionArgs::augment_args(clap::Command::default()).get_arguments().any(|it| it.get_id() == NEW_RUN_ONLY)
-    );
+}
+
+/// Parses an invalid command line, and returns the error with its remedy.
+fn error_with_remedy(line: &str) -> String {
+    let mut command = Cli::command();
+    let error = command.try_get_matches_from_mut(line.split(' ')).unwrap_err();
+    with_remedy(error, chosen(&mut command, line.split(' ').nth(1).map(OsString::from))).to_string()
+}
+
+#[test]
+fn flags_of_other_tools_get_a_remedy() {
+    for (line, words) in [
+        ("load http://h/ -t 4", "tip: --clients N: Independent clients"),
+        ("load http://h/ --requests 1000", "tip: -z TIME: Duration of the measured window"),
+        ("load http://h/ --duration 10s", "tip: -z TIME"),
+        ("idle http://h/ --duration 10s", "tip: --time TIME"),
+        ("serve --port 8080", "tip: --listen ADDRESS"),
+        ("serve -t 4", "tip: --arch ARCH"),
+    ] {
+        let error = error_with_remedy(&format!("muxbench {line}"));
+        let usage = format!("Usage: muxbench {} [OPTIONS]", line.split(' ').next().unwrap());
+        assert!(error.contains(words) && error.contains(&usage), "{error}");
+        assert_eq!(error.matches("tip:").count(), 1, "{error}");
+    }
+    assert!(error_with_remedy("muxbench compare --conections 1").contains("'--connections'"));
+    assert!(error_with_remedy("muxbench run smoke --duration 1s").contains("'--duration' found"));
 }
 
 #[test]
@@ -133,6 +156,13 @@ fn invalid_value_is_rejected_with_valid_ones() {
         ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
         ("capacity --p99 1", "such as 1ms or 30s"),
         ("capacity --p99 0", "expected a time above 0"),
+        ("compare --arch EPOLL", "no model `EPOLL`; did you mean `epoll`?"),
+        ("compare --response 1B,2B", "such as 128B"),
+        ("capacity", "--p99 <TIME>"),
+        ("overload", "--capacity <RATE>"),
+        ("capacity --p99 1ms --precision 60%", "expected a share from 0.5% to 50%"),
+        ("overload --capacity 400 --pulse-length 150ms", "expected a multiple of 100ms; try 200ms"),
+        ("gate epoll mt --arch poll", "unexpected argument '--arch'"),
         ("compare --json --explain", "cannot be used with"),
         ("capacity --at-rate 100 --connections 5", "cannot be used with"),
         ("overload --capacity 400 --pulse 0", "expected a number above 0, such as 1.5"),
@@ -173,14 +203,12 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("run smok", 1, "did you mean `smoke`?"),
     ("run smoke --quick", 1, "has no [quick] table"),
     // Servers.
-    ("compare --arch EPOLL", 1, "no model `EPOLL`; did you mean `epoll`?"),
-    ("compare --arch epol", 1, "did you mean `epoll`?"),
-    ("compare --arch epoll,target:mine", 1, "--arch target:mine: not defined; add --target NAME=URL with this name"),
     ("compare --target mine=http://h/ --target mine=http://h/", 1, "--target mine: the name appears twice"),
-    ("compare --target mine=http://h/ --target-pid other=1", 1, "--target-pid other: no --target has this name"),
+    ("compare --arch epoll,target:mine", 1, "target:mine is not defined; add a table [target.mine]"),
+    ("compare --target mine=http://h/ --target-pid other=1", 1, "target.other: missing field `url`"),
     ("sweep -r 1k --csv a.csv --tsv ./a.csv", 1, "--csv and --tsv: both are a.csv"),
     ("compare --target mine=http://h/ --service fixed", 1, "but the service is `fixed`"),
-    ("compare --exec mine={port} --exec-config other=x", 1, "--exec-config other: no --exec has this name"),
+    ("compare --exec mine={port} --exec-config other=x", 1, "exec.other: missing field `command`"),
     ("atlas --print-plan -c 10,10", 1, "workload.connections: 10 appears twice"),
     ("atlas --print-plan --request 9B,9B", 1, "two races have the same traffic"),
     ("atlas --print-plan --schedule closed,constant", 1, "a closed loop has no rate, but open loops need one"),
@@ -193,14 +221,10 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("compare --arch epoll -c 8 -r 50 -z 300ms", 1, "about 15 requests in the window are too few for a verdict"),
     ("compare --trace absent.csv", 1, "absent.csv: No such file"),
     ("compare --trace Cargo.toml --speed 0", 1, "workload.trace.speed: must be a finite number above 0"),
-    ("compare --response 1B,2B", 1, "--response has 2 values; give one"),
-    ("compare --response 1B,2B", 1, "try `muxbench atlas`"),
     ("compare --arch epoll --service http --body x", 1, "a body (-d) makes POST the default method"),
     ("compare --arch epoll --service udp --tls", 1, "workload.tls: datagrams have no TLS; remove it"),
     ("compare --arch epoll --service stream --tls", 1, "workload.tls: streams measure the bandwidth of plain text"),
     // Searches.
-    ("capacity", 2, "a search needs a limit: add --p99 1ms"),
-    ("capacity --p99 1ms --precision 60%", 1, "expected a share from 0.5% to 50%"),
     ("capacity --p99 1ms --from 1", 1, "too few requests for a percentile"),
     ("capacity --p999 1ms --to 10", 1, "exceeds the highest value, 10"),
     ("capacity --p99 1ms --schedule closed", 1, "capacity needs an open loop"),
@@ -208,9 +232,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("capacity --at-rate 1", 1, "--at-rate 1: too few requests"),
     ("capacity --at-rate 100 --to 2000.5", 1, "expected a number of connections"),
     ("capacity --at-rate 100 --to 4000000000", 1, "no trial can run on this host"),
-    ("overload --capacity 400 --p99 1ms", 2, "omit the flags of the search"),
     ("overload --capacity 400 --pulse 0.5", 1, "above that before the pulse, --base 0.7; try 1.4"),
-    ("overload --capacity 400 --pulse-length 150ms", 1, "expected a multiple of 100ms; try 200ms"),
     ("overload --capacity 400 --after 10min", 1, "together more than 100s"),
     ("overload --capacity 400 --schedule closed", 1, "choose another --schedule"),
     ("overload --capacity 400 --service udp", 1, "only requests over lasting connections"),
@@ -232,7 +254,6 @@ const REFUSED: &[(&str, i32, &str)] = &[
         1,
         "a race needs two servers",
     ),
-    ("atlas -c 10 --active 1 -r 100 --response 1B --simulated-work none --print-plan", 1, "or try `muxbench advise`"),
     ("atlas --merge src", 1, "contains no races"),
     ("atlas --resume src", 1, "contains no races"),
     // Single servers.

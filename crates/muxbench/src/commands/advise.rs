@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use harness::host::Host;
 use harness::plan::Plan;
-use harness::record::{AdviseGoal, Run, RunHeader, Strategy, Workload};
+use harness::record::{AdviseGoal, Run, Strategy, Workload};
 use harness::spec::http::Http;
 use harness::spec::units::{Rate, Time, time_above_0};
 use harness::spec::{Candidate, Experiment};
@@ -19,7 +19,6 @@ use wire::ServiceSpec;
 use crate::exit::of_validity;
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
-use crate::options::experiment::BaseArgs;
 use crate::options::given::Options;
 use crate::options::objective::{HEADING, ObjectiveArgs};
 use crate::options::setup::{SetupArgs, checked};
@@ -59,8 +58,6 @@ const CONFIRM: &str = "confirm.toml";
   muxbench advise --schedule closed --objective rate --arch threads")]
 pub struct Args {
     #[command(flatten)]
-    base: BaseArgs,
-    #[command(flatten)]
     objective: ObjectiveArgs,
     /// Longest time of the run [default: 90s]
     ///
@@ -79,8 +76,8 @@ impl Args {
     }
 
     fn experiment(&self) -> anyhow::Result<Experiment> {
-        let experiment = self.setup.experiment_of_race(&self.base, |experiment| window(experiment, self.budget()))?;
-        let (experiment, _) = checked(&experiment, &self.setup.options, self.base.has_file())?;
+        let experiment = self.setup.experiment_of_race(|experiment| window(experiment, self.budget()))?;
+        let (experiment, _) = self.setup.checked(&experiment)?;
         let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?.len();
         if loads > 1 {
             bail!(
@@ -117,7 +114,7 @@ impl Args {
             contestants,
             variations,
             time_max_ns: budget.0,
-            experiment: checked(experiment, &self.setup.options, self.base.has_file())?.1,
+            experiment: self.setup.checked(experiment)?.1,
         };
         Ok((plan, Strategy::Advise(goal)))
     }
@@ -138,10 +135,6 @@ pub fn window(experiment: &Experiment, budget: Time) -> Time {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let change = |header: &mut RunHeader| match header.strategy {
-        Strategy::Advise(_) => Ok(()),
-        _ => bail!("--resume: the run is no race; name one, as in `muxbench advise --resume FOLDER`"),
-    };
     // Standard input can be read only once.
     let planned = Cell::new(None);
     let experiment = || {
@@ -153,12 +146,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let experiment = planned.take().expect("the experiment comes before its plan");
         args.goal(plan, &experiment, host)
     };
-    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
+    let (folder, run, ended) =
+        execution::measure(&args.execution, experiment, strategy, execution::of_command("advise"))?;
     let report = AdviceReport::of(&run).context("the run is no race")?;
     args.execution.format.print(&report, text::advice::render)?;
     let confirmation = write_confirmation(&folder, &run)?;
     if !args.execution.format.json {
-        if args.execution.explain() {
+        if args.execution.has("explain") {
             let mut summary = Summary::of(&run);
             summary.comparisons.truncate(1);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
@@ -169,7 +163,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let is_valid = run.records.iter().all(|record| record.verdict.belongs_in_estimates());
-    Ok(of_validity(report.winner.is_some() && (!args.execution.strict || is_valid)))
+    Ok(of_validity(report.winner.is_some() && (!args.execution.has("strict") || is_valid)))
 }
 
 /// Writes the experiment that confirms the answer, and returns it. `None` without one.

@@ -22,12 +22,11 @@ use super::advise::window;
 use crate::execution::print_places;
 use crate::exit::{STOPPED, of_validity, stopped};
 use crate::files::{check_path, in_shell, write};
-use crate::options::experiment::BaseArgs;
 use crate::options::format::FormatArgs;
 use crate::options::given::Actions;
 use crate::options::objective::ObjectiveArgs;
 use crate::options::repeated;
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::SetupArgs;
 use crate::{execution, output, signals};
 
 /// The default of `--budget`.
@@ -63,8 +62,6 @@ const HEADING: &str = "Map";
   muxbench atlas --merge results/HERE THERE --html both.html")]
 pub struct Args {
     #[command(flatten)]
-    base: BaseArgs,
-    #[command(flatten)]
     objective: ObjectiveArgs,
     /// Time of all races [default: 20min]
     ///
@@ -85,19 +82,10 @@ pub struct Args {
     /// Page [default: FOLDER/atlas.html; with --merge none]
     #[arg(long, value_name = "FILE", help_heading = "Results", hide_short_help = true)]
     html: Option<PathBuf>,
-    /// Folder for the results [default: results/TIME-atlas]
-    #[arg(long, value_name = "FOLDER", help_heading = "Results", hide_short_help = true)]
-    output: Option<PathBuf>,
-    /// Finish a stopped map [default: the newest]
-    #[arg(long, value_name = "FOLDER", num_args = 0..=1, help_heading = "Results")]
-    resume: Option<Option<PathBuf>>,
     #[command(flatten)]
     actions: Actions,
     #[command(flatten)]
     format: FormatArgs,
-    /// Print no progress
-    #[arg(long, short, help_heading = "Results", hide_short_help = true)]
-    quiet: bool,
 }
 
 /// A race of a map: its folder and its stored plan.
@@ -117,9 +105,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(of_validity(atlas.has_answer()));
     }
     let stop = signals::stop_at_signals()?;
-    let (folder, races) = match &args.resume {
-        Some(folder) => {
-            let folder = folder.clone().map_or_else(newest, Ok)?;
+    let (folder, races) = match args.actions.has("resume") {
+        true => {
+            let folder = args.actions.get("resume").map_or_else(newest, Ok)?;
             let mut races = stored(&folder)?;
             if let Some(budget) = args.budget {
                 share(&mut races, budget)?;
@@ -127,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             (folder, races)
         }
-        None if args.print_plan => {
+        false if args.print_plan => {
             // Plans need a store; this one disappears.
             let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
             return match args.prepared(folder.path(), &stop)? {
@@ -135,25 +123,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 None => Ok(stopped_planning()),
             };
         }
-        None => match args.created(&stop)? {
+        false => match args.created(&stop)? {
             Some(created) => created,
             None => return Ok(stopped_planning()),
         },
     };
-    let allow_exec = if args.actions.has("allow-exec") { " --allow-exec" } else { "" };
+    let (allows_exec, is_quiet) = (args.actions.has("allow-exec"), args.actions.has("quiet"));
+    let allow_exec = if allows_exec { " --allow-exec" } else { "" };
     let resume = format!("muxbench atlas --resume {}{allow_exec}", in_shell(&folder));
     let chosen: Vec<&Race> = races.iter().filter(|race| goal(&race.header).time_max_ns > 0).collect();
     for (number, race) in (1..).zip(&chosen) {
         let name = name(race);
-        if !args.quiet {
+        if !is_quiet {
             output::note(format_args!("race {number} of {}: {name}", chosen.len()));
         }
-        let (run, ended) = execution::finish(&race.folder, args.actions.has("allow-exec"), args.quiet, &stop)
+        let (run, ended) = execution::finish(&race.folder, allows_exec, is_quiet, &stop)
             .with_context(|| execution::failed(&resume))?;
         if ended == RunEnd::Stopped || stop.is_requested() {
             return Ok(stopped(&resume));
         }
-        if !args.quiet {
+        if !is_quiet {
             let answer = AdviceReport::of(&run).and_then(|it| it.sentences.into_iter().next()).unwrap_or_default();
             output::note(format_args!("{name}: {answer}"));
         }
@@ -173,12 +162,8 @@ impl Args {
     fn prepared(&self, folder: &Path, stop: &Stop) -> anyhow::Result<Option<Vec<Race>>> {
         let budget = self.budget.unwrap_or(BUDGET);
         let window = |cell: &Experiment, count: usize| window(cell, Time(budget.0 / count.max(1) as u64));
-        let cells = self.setup.experiments_of_grid(&self.base, window)?;
+        let cells = self.setup.experiments_of_grid(window)?;
         match cells.len() {
-            1 => bail!(
-                "a map needs several kinds of traffic, and there is one; give several values of --connections, --rate, --active, \
-                 --response or --simulated-work, or try `muxbench advise`"
-            ),
             count if count > RACES_MAX => {
                 bail!("the grid has {count} races, and the limit is {RACES_MAX}; give fewer values")
             }
@@ -200,7 +185,7 @@ impl Args {
                     .map_or(String::new(), |it| format!(", {it} requests/s"));
                 format!("race {number} ({} connections{rate})", loads.map_or(0, |it| it.connections))
             };
-            let (cell, text) = checked(cell, &self.setup.options, self.base.has_file()).with_context(place)?;
+            let (cell, text) = self.setup.checked(cell).with_context(place)?;
             let folder = folder.join(format!("{number:03}"));
             let strategy = |plan: Plan, _: &_| self.goal(plan, &cell, text);
             let header =
@@ -222,7 +207,7 @@ impl Args {
     /// Creates the folder of a map with the plans of all races; `None` if a signal stops it. A map has all of its races or does not
     /// exist, so they are planned in a draft. If this process is killed, `muxbench doctor` finds the draft in `results`.
     fn created(&self, stop: &Stop) -> anyhow::Result<Option<(PathBuf, Vec<Race>)>> {
-        let folder = self.output.clone().unwrap_or_else(|| execution::new_folder(NAME));
+        let folder = self.actions.get("output").unwrap_or_else(|| execution::new_folder(NAME));
         let place = || format!("cannot make the folder {}; choose a new one", folder.display());
         if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
             bail!("{}: is not empty; choose a new folder, or finish the map with --resume", folder.display());

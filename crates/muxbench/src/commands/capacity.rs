@@ -4,23 +4,22 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::error::ErrorKind;
+use clap::ArgGroup;
 use harness::host::Host;
 use harness::plan::{self, Plan};
 use harness::record::{RunHeader, SearchGoal, Strategy, Varied};
 use harness::spec::OneOrMany;
+use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Time};
 
 use crate::options::execution::ExecutionArgs;
-use crate::options::experiment::BaseArgs;
-use crate::options::search::{SearchArgs, SearchDefaults};
-use crate::options::setup::{SetupArgs, checked, separate, set_slices_of_search};
+use crate::options::search::{goal, limits};
+use crate::options::setup::{SetupArgs, set_slices_of_search};
 use crate::{execution, output};
 
 /// The defaults of `--to`: requests per second, and connections.
 const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
-const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 300_000_000_000 };
 
 /// Find the highest rate within a limit of the response time
 ///
@@ -45,21 +44,9 @@ const SEARCH: SearchDefaults = SearchDefaults { precision: 0.05, time_max_ns: 30
   muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
   muxbench capacity --at-rate 2000 --to 20000  # most connections
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
+#[command(override_usage = "muxbench capacity [OPTIONS] --p99 <TIME> [FILE]")]
+#[command(group = ArgGroup::new("goal").args(["p50", "p90", "p95", "p99", "p999", "at-rate", "resume"]).required(true).multiple(true))]
 pub struct Args {
-    #[command(flatten)]
-    base: BaseArgs,
-    #[command(flatten)]
-    search: SearchArgs,
-    /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave", "slice"], help_heading = "Search", hide_short_help = true)]
-    at_rate: Option<Rate>,
-    /// First rate, in requests per second, or with --at-rate number of connections [default: 1000]
-    #[arg(long, value_name = "N", help_heading = "Search", hide_short_help = true)]
-    from: Option<Rate>,
-    /// Highest rate or number of connections to try [default: 10000000 requests per second, or as memory allows; 10000
-    /// connections]
-    #[arg(long, value_name = "N", help_heading = "Search", hide_short_help = true)]
-    to: Option<Rate>,
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
@@ -67,37 +54,32 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
-    let limits = args.search.limits();
-    if limits.is_empty() && args.at_rate.is_none() && args.execution.resume.is_none() {
-        let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p95, --p99 and --p999";
-        return usage(ErrorKind::MissingRequiredArgument, reason);
-    }
-    let precision = args.search.precision(&SEARCH)?;
-    let from = args.from.unwrap_or(Rate(1_000.0));
-    let (varied, most) = match args.at_rate {
+    let options = &args.execution.actions;
+    let (limits, at_rate) = (limits(options), options.get::<Rate>("at-rate"));
+    let from: Rate = options.get_or_default("from", "capacity");
+    let (varied, most) = match at_rate {
         Some(_) => (Varied::Connections, MOST_CONNECTIONS),
         None => (Varied::Rate, MOST_PER_S),
     };
-    let most = args.to.map_or(most, |to| to.0);
+    let most = options.get::<Rate>("to").map_or(most, |to| to.0);
     let experiment = || {
-        let mut experiment = args.setup.experiment_of_rates(&args.base, "capacity")?;
+        let mut experiment = args.setup.experiment_of_rates("capacity")?;
         if experiment.workload.profile.is_some() {
             bail!("capacity searches for a constant rate; remove the rate profile, or try `muxbench sweep`");
         }
-        set_slices_of_search(&mut experiment, &limits)?;
-        if args.at_rate.is_some() {
+        set_slices_of_search(&mut experiment, &limits);
+        if at_rate.is_some() {
             let Some(connections) = NonZeroU32::new(most as u32).filter(|it| f64::from(it.get()) == most) else {
                 bail!("--to {most}: expected a number of connections; try 10000");
             };
             // The plan then checks whether this host can run the most connections.
             experiment.workload.connections = OneOrMany(vec![connections]);
             // A server answers later with more connections, in the turns of others.
-            separate(&mut experiment, "--at-rate")?;
+            experiment.interleave = Interleave::Never;
         }
-        let (flag, rate) = args.at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
+        let (flag, rate) = at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
         experiment.workload.rate = Some(OneOrMany(vec![rate]));
-        let (experiment, _) = checked(&experiment, &args.setup.options, args.base.has_file())?;
+        let (experiment, _) = args.setup.checked(&experiment)?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
         if rate.0 < min_rate_per_s {
             bail!(
@@ -114,15 +96,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if most < from.0 {
             bail!("--from {from} exceeds the highest value, {most} (--to, or the limit of memory); try a lower one");
         }
-        if !args.execution.quiet {
+        if !options.has("quiet") {
             interleaving(&plan).iter().for_each(|sentence| output::note(format_args!("interleaving: {sentence}")));
         }
-        let (limits, from) = (limits.clone(), from.0);
-        let time_max_ns = args.search.time_max_ns(&SEARCH);
-        Ok((plan, Strategy::Capacity(SearchGoal { limits, varied, from, most, precision, time_max_ns })))
+        Ok((plan, Strategy::Capacity(goal(options, "capacity", varied, most))))
     };
     let change = |header: &mut RunHeader| {
-        match (&mut header.strategy, args.search.time_max) {
+        match (&mut header.strategy, options.get::<Time>("time-max")) {
             (Strategy::Capacity(goal), Some(time_max)) => goal.time_max_ns = time_max.0,
             (_, Some(_)) => bail!("--time-max: the run is no search; omit it"),
             (_, None) => {}

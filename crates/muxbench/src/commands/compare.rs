@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::bail;
 use harness::record::{RunHeader, Strategy, UntilGoal};
 use harness::spec::Experiment;
-use harness::spec::units::{Share, Time, count, time_above_0};
+use harness::spec::units::{Share, Time, time_above_0};
 use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
-use crate::options::experiment::BaseArgs;
 use crate::options::set;
-use crate::options::setup::{SetupArgs, checked, checked_with_quick, is_over_time};
+use crate::options::setup::{SetupArgs, checked_with_quick, is_over_time};
 use crate::{execution, output};
 
 /// The default of `--budget`, in nanoseconds.
@@ -43,14 +42,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --print-experiment > mine.toml       # an experiment file")]
 pub struct Args {
     #[command(flatten)]
-    base: BaseArgs,
-    #[command(flatten)]
     setup: SetupArgs,
-    /// Repeats of each architecture and workload [default: 3; with --profile or --trace 1]
-    ///
-    /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
-    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>, hide_short_help = true)]
-    repeats: Option<NonZeroU32>,
     #[command(flatten)]
     execution: ExecutionArgs,
     /// Repeat until the differences are decided, as in 2%
@@ -67,24 +59,28 @@ pub struct Args {
 }
 
 impl Args {
+    fn repeats(&self) -> Option<NonZeroU32> {
+        self.setup.options.get("repeats")
+    }
+
     /// Returns the experiment, and its text.
     fn experiment(&self, is_sequential: bool) -> anyhow::Result<(Experiment, String)> {
-        let mut experiment = self.setup.experiment(&self.base)?;
+        let mut experiment = self.setup.experiment()?;
         if is_over_time(&self.setup.options) {
             experiment.repeats = NonZeroU32::MIN;
         }
-        set(&mut experiment.repeats, self.repeats);
+        set(&mut experiment.repeats, self.repeats());
         // The file is for `muxbench run`, which runs all repeats.
         if is_sequential && !self.print_experiment {
             self.unused_repeats(&experiment).into_iter().for_each(output::note_once);
-            experiment.repeats = self.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
+            experiment.repeats = self.repeats().unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
         }
-        let found = checked(&experiment, &self.setup.options, self.base.has_file())?;
+        let found = self.setup.checked(&experiment)?;
         // Only `muxbench run` has `--quick`, for the printed file.
         if !self.print_experiment || experiment.quick.is_none() {
             return Ok(found);
         }
-        Ok(checked_with_quick(&experiment, &self.setup.options, self.base.has_file()).unwrap_or_else(|_| {
+        Ok(checked_with_quick(&experiment, &self.setup.options, self.setup.base.has_file()).unwrap_or_else(|_| {
             output::note(
                 "the printed file lacks the [quick] table of FILE, which does not fit the flags; add one that does",
             );
@@ -96,7 +92,7 @@ impl Args {
     /// file without a number has one.
     fn unused_repeats(&self, experiment: &Experiment) -> Option<String> {
         let given = experiment.repeats.get();
-        let is_unused = given > 1 && self.base.has_file() && self.repeats.is_none();
+        let is_unused = given > 1 && self.setup.base.has_file() && self.repeats().is_none();
         is_unused.then(|| {
             format!(
                 "`repeats = {given}` of FILE does not count, because the run goes on until it is decided, up to {REPEATS_MAX} \
@@ -160,8 +156,6 @@ mod tests {
             (of_file.profile, of_file.rate),
             (Some("hold:1k:9s".parse().unwrap()), Some(OneOrMany(vec![Rate(500.0)])))
         );
-        let args: Args = parsed("compare", &format!("{} -z 3s", file.path().display()));
-        assert!(args.experiment(false).unwrap_err().to_string().starts_with("--measure: the window lasts as long"));
         let of_flag = workload("--profile hold:2k:1s");
         assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
     }
@@ -208,7 +202,7 @@ mod tests {
         for (flags, repeats, has_note) in [("", REPEATS_MAX, true), ("--repeats 4", 4, false)] {
             let args: Args = parsed("compare", &format!("{} --until 2% {flags}", file.path().display()));
             assert_eq!(args.experiment(true).unwrap().0.repeats.get(), repeats);
-            let note = args.unused_repeats(&args.setup.experiment(&args.base).unwrap());
+            let note = args.unused_repeats(&args.setup.experiment().unwrap());
             assert_eq!(note.is_some_and(|it| it.contains("`repeats = 5` of FILE does not count")), has_note, "{flags}");
         }
     }

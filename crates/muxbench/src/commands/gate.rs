@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use harness::exec::event::RunEnd;
 use harness::host::Host;
 use harness::plan::Plan;
-use harness::record::{Figure, GateGoal, GateLimit, RunHeader, Strategy, Trial, TrialRecord, VerdictKind};
+use harness::record::{Figure, GateGoal, GateLimit, Strategy, Trial, TrialRecord, VerdictKind};
 use harness::spec::Experiment;
 use harness::spec::units::{Share, Time, time_above_0};
 use harness::strategy::gate::{GateOutcome, REPEATS_MAX, cannot_run, repeat_ns};
@@ -21,9 +21,8 @@ use stats::excess::REPEATS_MIN;
 use crate::exit::{GATE_FAILED, NO_VALID_TRIAL, SLOWER, UNDECIDED};
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
-use crate::options::experiment::BaseArgs;
 use crate::options::servers::Builds;
-use crate::options::setup::{SetupArgs, check_options, checked};
+use crate::options::setup::{SetupArgs, check_options};
 use crate::{execution, files, output};
 
 /// The default of `--budget`, in nanoseconds.
@@ -48,8 +47,6 @@ const HEADING: &str = "Gate";
   muxbench gate epoll mt profile.toml           # see observe
   muxbench gate OLD NEW --markdown --junit gate.xml --history gate.jsonl
   muxbench report gate.jsonl --figures plots    # changes from build to build")]
-// OLD and NEW are the servers.
-#[command(mut_arg("arch", |arg| arg.hide(true)))]
 pub struct Args {
     /// Old build: command with {port}, URL, name or architecture
     ///
@@ -59,8 +56,6 @@ pub struct Args {
     /// New build, in the same forms
     #[arg(value_name = "NEW", required_unless_present = "resume")]
     new: Option<String>,
-    #[command(flatten)]
-    base: BaseArgs,
     /// Tolerances of figures, as in p50=3%,memory=off
     ///
     /// Comma-separated; `off` leaves a figure out [default: p50=2.5%, p90=35%, p95=off, p99=off, rate=5%, cpu=10% (CPU time a
@@ -96,10 +91,10 @@ impl Args {
 
     /// Returns the experiment of both builds, with as many repeats as may fit into the budget.
     fn experiment(&self, builds: &Builds) -> anyhow::Result<Experiment> {
-        let mut experiment = self.setup.experiment_of_builds(builds, &self.base)?;
+        let mut experiment = self.setup.experiment_of_builds(builds)?;
         check_options(&experiment, "a gate compares two servers")?;
         experiment.repeats = repeats(&experiment, self.time_max_ns());
-        Ok(checked(&experiment, &self.setup.options, self.base.has_file())?.0)
+        Ok(self.setup.checked(&experiment)?.0)
     }
 
     /// Returns the given flags that choose how the gate is shown and where its result is written.
@@ -139,9 +134,6 @@ impl FromStr for Tolerance {
                 Some(share)
             }
         };
-        if figure == Figure::Rate && tolerance == Some(1.0) {
-            return Err("rate=100% tolerates any rate; write rate=off".to_owned());
-        }
         Ok(Self { figure, tolerance })
     }
 }
@@ -180,7 +172,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     }
     files::check_distinct([("--junit", &args.junit), ("--history", &args.history)])?;
     let builds = match (&args.old, &args.new) {
-        (Some(old), Some(new)) => Some(args.setup.builds(old, new, &args.base)?),
+        (Some(old), Some(new)) => Some(args.setup.options.builds(old, new, &args.setup.base)?),
         _ => None,
     };
     let builds = || builds.as_ref().context("OLD and NEW are missing");
@@ -191,13 +183,10 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
             bail!("{} cannot run on this host:\n{}", trial.label(), trial.infeasible.join("\n"));
         }
         check_budget(&plan.trials, Time(time_max_ns))?;
-        Ok((plan, Strategy::Gate(GateGoal { old: builds()?.old.clone(), limits: limits.clone(), time_max_ns })))
+        Ok((plan, Strategy::Gate(GateGoal { old: builds()?.servers[0].clone(), limits: limits.clone(), time_max_ns })))
     };
-    let change = |header: &mut RunHeader| match header.strategy {
-        Strategy::Gate(_) => Ok(()),
-        _ => bail!("--resume: the run is no gate; name one, as in `muxbench gate --resume FOLDER`"),
-    };
-    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, change)?;
+    let (folder, run, ended) =
+        execution::measure(&args.execution, experiment, strategy, execution::of_command("gate"))?;
     if let Strategy::Gate(goal) = &run.header.strategy
         && let Some(TrialRecord { verdict, trial, .. }) = run.records.iter().find(|it| cannot_run(goal, it))
     {
@@ -215,11 +204,11 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     }
     args.execution.format.print(&report, text::gate::render)?;
     if !args.execution.format.json {
-        if args.execution.explain() {
+        if args.execution.has("explain") {
             let summary = report::analysis::Summary::of(&run);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
-        let places = places(&folder, report.outcome, args.execution.explain(), args.history.is_some());
+        let places = places(&folder, report.outcome, args.execution.has("explain"), args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }
     if let Some(code) = execution::code(&in_shell(&folder), &run, ended, &args.display_flags()) {
@@ -229,7 +218,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(match report.outcome {
         GateOutcome::Slower => ExitCode::from(SLOWER),
         GateOutcome::Undecided => ExitCode::from(UNDECIDED),
-        GateOutcome::NotSlower if args.execution.strict && !is_valid => ExitCode::from(NO_VALID_TRIAL),
+        GateOutcome::NotSlower if args.execution.has("strict") && !is_valid => ExitCode::from(NO_VALID_TRIAL),
         GateOutcome::NotSlower => ExitCode::SUCCESS,
     })
 }
@@ -329,7 +318,7 @@ mod tests {
         fs::write(&file, text).unwrap();
         let experiment = |new: &str, flags: &str| {
             let args: Args = parsed("gate", &format!("old new {} {flags}", file.display()));
-            let builds = args.setup.builds("./old {port}", new, &args.base).unwrap();
+            let builds = args.setup.options.builds("./old {port}", new, &args.setup.base).unwrap();
             args.experiment(&builds).unwrap()
         };
         let numbers = |experiment: &Experiment| {
@@ -346,7 +335,7 @@ mod tests {
         assert_eq!(commands["go"].command, ["./go", "{port}"]);
         assert_eq!(commands["old"].command, ["./old", "{port}"], "a build replaces a server of its name");
         let args: Args = parsed("gate", &format!("old new {}", file.display()));
-        let error = args.setup.builds("./old {port}", "old", &args.base).unwrap_err().to_string();
+        let error = args.setup.options.builds("./old {port}", "old", &args.setup.base).unwrap_err().to_string();
         assert!(error.starts_with("OLD and NEW are both named exec:old"), "{error}");
         let changed = experiment("epoll", "-c 9 -r 5 --service http --path /");
         assert_eq!(numbers(&changed), (vec![9], vec![Rate(5.0)]));
@@ -357,11 +346,8 @@ mod tests {
     fn refused_gate_names_a_remedy() {
         for (line, words) in [
             ("epoll epol", "did you mean `epoll`?"),
-            ("epoll mt --arch poll", "--arch: a gate compares OLD with NEW; omit it"),
-            ("epoll mt --exec it=x", "exec:it is neither OLD nor NEW"),
             ("epoll mt --history Cargo.toml", "line 1 is no result of a gate"),
             ("epoll mt --junit absent/x", "cannot write absent/x: its folder does not exist"),
-            ("epoll mt http://h/", "put it in place of OLD or NEW, as in muxbench gate OLD http://h/"),
             ("./old ./new", "OLD `./old`: a command needs {port}, as in './old {port}'"),
             ("mt-pool mt-pool --accept shared,reuseport", "--accept: a gate compares two servers"),
         ] {
@@ -443,7 +429,6 @@ mod tests {
             ("p50", "as in p50=5%"),
             ("p75=5%", "expected one of p50, p90, p95, p99, rate, cpu, memory, errors"),
             ("p50=5", "such as"),
-            ("rate=100%", "rate=off"),
         ] {
             let error = text.parse::<Tolerance>().unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

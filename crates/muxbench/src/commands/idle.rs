@@ -13,7 +13,7 @@ use harness::spec::units::Time;
 
 use crate::execution::plan_here;
 use crate::options::experiment::BaseArgs;
-use crate::options::given::Options;
+use crate::options::given::{Actions, Options};
 use crate::options::setup::{changed, checked};
 use crate::options::target::TargetArgs;
 use crate::{control, exit, output, signals};
@@ -31,9 +31,8 @@ pub struct Args {
     target: TargetArgs,
     #[command(flatten)]
     options: Options,
-    /// Duration, such as 1min [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", help_heading = "Load")]
-    time: Option<Time>,
+    #[command(flatten)]
+    actions: Actions,
     /// Print the result as JSON
     #[arg(long, help_heading = "Results")]
     json: bool,
@@ -60,8 +59,8 @@ fn for_runner() -> anyhow::Result<ExitCode> {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    let servers = args.target.server(args.options.get("service"))?;
-    let mut experiment = changed(&args.options, BaseArgs::default().read()?, false, &servers)?;
+    let options = args.target.add_to(&args.options)?;
+    let mut experiment = changed(&options, BaseArgs::default().read()?, false, options.servers()?)?;
     if experiment.workload.service == Service::Udp {
         bail!("--service udp: datagrams have no connections to hold; try another service");
     }
@@ -72,11 +71,12 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("{}", trial.infeasible.join("\n"));
     }
     let config = trial.load().with(|it| it.requests_per_connection = None);
+    let time: Option<Time> = args.actions.get("time");
     let stop = signals::flag_at_signals()?;
     let show = &mut |event| match event {
         IdleEvent::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),
         IdleEvent::Held { connections, elapsed_ns } => {
-            let end = args.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
+            let end = time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
             let seconds = elapsed_ns as f64 / 1e9;
             output::tell(format_args!("holding {connections} connections {end}; connecting took {seconds:.1} s"));
         }
@@ -84,7 +84,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut wait = || {
         let started = Instant::now();
-        let is_over = || args.time.is_some_and(|time| started.elapsed() >= Duration::from_nanos(time.0));
+        let is_over = || time.is_some_and(|time| started.elapsed() >= Duration::from_nanos(time.0));
         while !stop.load(Relaxed) && !is_over() {
             thread::sleep(Duration::from_millis(20));
         }

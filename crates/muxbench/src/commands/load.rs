@@ -134,8 +134,8 @@ impl Listener for Runner {
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     args.samples.as_deref().map_or(Ok(()), files::check_in_place)?;
     let experiment = || {
-        let servers = args.target.server(args.options.get("service"))?;
-        let mut experiment = changed(&args.options, BaseArgs::default().read()?, false, &servers)?;
+        let options = args.target.add_to(&args.options)?;
+        let mut experiment = changed(&options, BaseArgs::default().read()?, false, options.servers()?)?;
         experiment.name = execution::LOAD.into();
         let cool_down = experiment.phases.cool_down;
         shorten(&args.options, &mut experiment, "load", None)?;

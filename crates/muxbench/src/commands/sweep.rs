@@ -9,15 +9,14 @@ use anyhow::{Context, bail};
 use harness::plan::Plan;
 use harness::record::{Strategy, SweepGoal};
 use harness::spec::OneOrMany;
-use harness::spec::units::{Rates, count};
+use harness::spec::units::Rates;
 use harness::store;
 use report::analysis::Sweep;
 use report::export::autobench;
 
 use crate::options::execution::ExecutionArgs;
-use crate::options::experiment::BaseArgs;
 use crate::options::set;
-use crate::options::setup::{SetupArgs, checked};
+use crate::options::setup::SetupArgs;
 use crate::{execution, files};
 
 /// Raise the rate in steps until each architecture is saturated
@@ -39,8 +38,6 @@ use crate::{execution, files};
   muxbench sweep --resume --csv steps.csv  # finish the run, or export its rows")]
 pub struct Args {
     #[command(flatten)]
-    base: BaseArgs,
-    #[command(flatten)]
     setup: SetupArgs,
     /// Requests per second, as in 1k..9k+2k; required
     ///
@@ -48,9 +45,6 @@ pub struct Args {
     #[arg(long, short, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
     #[arg(help_heading = "Load", display_order = 0)]
     rate: Vec<Rates>,
-    /// Repeats of each architecture in a step [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>, hide_short_help = true)]
-    repeats: Option<NonZeroU32>,
     /// Steps past saturation before a skip, or never [default: 2]
     ///
     /// After this number of steps in a row, the sweep skips the architecture
@@ -90,11 +84,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let experiment = || {
         check()?;
-        let mut experiment = args.setup.experiment_of_rates(&args.base, "sweep")?;
+        let mut experiment = args.setup.experiment_of_rates("sweep")?;
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
         experiment.workload.rate = Some(OneOrMany(rates.collect()));
-        set(&mut experiment.repeats, args.repeats);
-        Ok(checked(&experiment, &args.setup.options, args.base.has_file())?.0)
+        set(&mut experiment.repeats, args.setup.options.get::<NonZeroU32>("repeats"));
+        Ok(args.setup.checked(&experiment)?.0)
     };
     let past = args.past.map_or(Some(2), |past| past.0);
     let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep(SweepGoal { past })));

@@ -20,7 +20,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         let medium = args.format.medium();
         let versus = args.versus(&run.header.trials)?;
         output::print(&report::text::render_versus(run, versus.as_deref(), medium))?;
-        if args.explain() {
+        if args.has("explain") && !run.header.strategy.is_search() {
             output::print(&format!("\n{}", report::text::cost::render(&report::analysis::Summary::of(run), medium)))?;
         }
         let mut places = format!("Results: {folder} (page: muxbench report {folder} --html; columns: --legend)\n");
@@ -34,7 +34,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         print_places(&places, args.format.markdown)?;
     }
     Ok(code(&folder, run, ended, &args.display_flags())
-        .unwrap_or_else(|| of_validity(report::analysis::is_believable(run, args.strict))))
+        .unwrap_or_else(|| of_validity(report::analysis::is_believable(run, args.has("strict")))))
 }
 
 /// Returns the command that finishes a run, with the flags that choose how it is shown. `folder` is a word of a shell.

@@ -27,7 +27,7 @@ pub struct ExperimentArgs {
 }
 
 /// The experiment that flags change.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct BaseArgs {
     /// Experiment or profile that the flags change
     ///
@@ -44,13 +44,7 @@ impl BaseArgs {
     }
 
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        self.read_or("write --target mine=")
-    }
-
-    /// Reads the experiment. Fails with `remedy`, which ends before the URL, if FILE is a URL.
-    pub fn read_or(&self, remedy: &str) -> anyhow::Result<Experiment> {
         let file = self.file.as_deref().unwrap_or("compare");
-        reject_url(file, remedy)?;
         let experiment = read(file, Experiment::parse_base)?;
         // Flags change what the preset is about.
         let about = if self.has_file() { experiment.about } else { String::new() };
@@ -63,7 +57,6 @@ impl ExperimentArgs {
         let Some(file) = &self.file else {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", preset_names().join(", "))
         };
-        reject_url(file, "try muxbench load ")?;
         let mut experiment = read(file, Experiment::parse)?;
         if self.quick && experiment.quick.is_none() {
             bail!(
@@ -81,14 +74,6 @@ fn preset_names() -> Vec<&'static str> {
     presets::PRESETS.iter().map(|preset| preset.name).collect()
 }
 
-/// Fails if FILE is a URL. `remedy` ends before the URL.
-fn reject_url(file: &str, remedy: &str) -> anyhow::Result<()> {
-    if file.contains("://") {
-        bail!("FILE `{file}` is a URL; {remedy}{file}");
-    }
-    Ok(())
-}
-
 /// Reads a preset, a file, or standard input (`-`). A pipe can be read only once.
 fn read(file: &str, parse: fn(&str, &str) -> Result<Experiment, ExperimentError>) -> anyhow::Result<Experiment> {
     if let Some(preset) = presets::find(file) {
@@ -99,6 +84,9 @@ fn read(file: &str, parse: fn(&str, &str) -> Result<Experiment, ExperimentError>
         return Ok(parse(&text, "standard input")?);
     }
     let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if file.contains("://") => {
+            anyhow!("FILE `{file}` is a URL; write --target mine={file}, or try muxbench load {file}")
+        }
         ErrorKind::NotFound => {
             let known = || format!("; the presets are {}", preset_names().join(", "));
             let remedy = names::suggestion_or(file, preset_names(), known);
@@ -130,15 +118,9 @@ mod tests {
 
     #[test]
     fn url_is_no_experiment() {
-        let file = Some("http://h/".to_owned());
-        let base = BaseArgs { file: file.clone() };
+        let base = BaseArgs { file: Some("http://h/".to_owned()) };
         let error = base.read().unwrap_err().to_string();
-        assert!(error.ends_with("is a URL; write --target mine=http://h/"), "{error}");
-        let error = base.read_or("as in muxbench gate OLD ").unwrap_err().to_string();
-        assert!(error.ends_with("is a URL; as in muxbench gate OLD http://h/"), "{error}");
-        let args = ExperimentArgs { file, quick: false, options: Options::default() };
-        let error = args.read().unwrap_err().to_string();
-        assert!(error.ends_with("is a URL; try muxbench load http://h/"), "{error}");
+        assert!(error.ends_with("is a URL; write --target mine=http://h/, or try muxbench load http://h/"), "{error}");
     }
 
     #[test]

@@ -38,6 +38,11 @@ impl<const IS_ACTION: bool> Options<IS_ACTION> {
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         self.list(name).pop()
     }
+
+    /// Returns the value of an option that has a default in this command.
+    pub fn get_or_default<T: DeserializeOwned>(&self, name: &str, command: &str) -> T {
+        self.get(name).or_else(|| Options::defaults(command).get(name)).expect("the command has a default")
+    }
 }
 
 impl<const IS_ACTION: bool> clap::Args for Options<IS_ACTION> {
@@ -58,7 +63,7 @@ impl<const IS_ACTION: bool> FromArgMatches for Options<IS_ACTION> {
             let is_own = row.key.is_empty() == IS_ACTION;
             let values = matches.try_get_many::<Value>(row.name).ok().flatten().filter(|_| is_own)?;
             let is_given = matches.value_source(row.name) == Some(ValueSource::CommandLine);
-            is_given.then(|| (row.name, values.map(|value| row.value(value)).collect()))
+            is_given.then(|| (row.name, values.fold(Vec::new(), |all, value| with(all, row.value(value)))))
         };
         Ok(Self(ROWS.iter().filter_map(given).collect()))
     }
@@ -70,6 +75,14 @@ impl<const IS_ACTION: bool> FromArgMatches for Options<IS_ACTION> {
 }
 
 impl Options {
+    /// Adds a value, as if the user had given it.
+    pub fn add(&mut self, name: &str, text: &str) -> anyhow::Result<()> {
+        let row = ROWS.iter().find(|row| row.name == name).expect("the option exists");
+        let value = (row.parse)(text).map_err(anyhow::Error::msg)?;
+        self.0.entry(row.name).or_default().push(value);
+        Ok(())
+    }
+
     /// The options that a command has by default.
     pub fn defaults(command: &str) -> Self {
         // The text of a default that depends on others is no value.
@@ -80,17 +93,16 @@ impl Options {
         Self(ROWS.iter().filter_map(|row| Some((row.name, values(row)?))).collect())
     }
 
-    /// Returns the given options of which several values make a grid.
-    pub fn grids(&self) -> impl Iterator<Item = (&'static str, &[Value])> {
-        ROWS.iter().filter(|row| row.is_grid).filter_map(|row| Some((row.name, &**self.0.get(row.name)?)))
-    }
-
     /// Overwrites the settings of a table of the experiment whose options are given. `table` ends with a dot, or is empty for all.
     pub fn apply<T: Serialize + DeserializeOwned>(&self, settings: &mut T, table: &str) -> anyhow::Result<()> {
         let mut changed = Table::try_from(&*settings)?;
         for row in ROWS {
             let (Some(values), Some(key)) = (self.0.get(row.name), row.key.strip_prefix(table)) else { continue };
             let value = match values.first() {
+                Some(Value::Table(_)) => {
+                    values.iter().for_each(|value| set(&mut changed, key, value.clone()));
+                    continue;
+                }
                 Some(one) if row.is_grid || !row.is_list && !row.is_repeated => one.clone(),
                 _ => {
                     // Options may share a key.
@@ -124,7 +136,6 @@ impl Options {
         let row = ROWS.iter().find(|row| !key.is_empty() && (row.key == key || is_within(row)));
         let name = match row {
             Some(row) if !has_file || self.has(row.name) => row.name,
-            None if key == "architectures" && !has_file => "arch",
             _ => return message,
         };
         let flag = format!("--{name}");
@@ -132,17 +143,32 @@ impl Options {
     }
 }
 
-/// Sets the value of a key in nested tables. A table adds its keys to one that is there.
-fn set(table: &mut Table, key: &str, value: Value) {
-    if let Some((first, rest)) = key.split_once('.') {
-        let inner = table.entry(first).or_insert_with(|| Table::new().into());
-        if let Value::Table(inner) = inner {
-            set(inner, rest, value);
+/// Adds a value of an option. A list stands for those of its values that are not there.
+fn with(mut all: Vec<Value>, value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(several) => {
+            let new: Vec<Value> = several.into_iter().filter(|it| !all.contains(it)).collect();
+            all.extend(new);
         }
-        return;
+        one => all.push(one),
     }
+    all
+}
+
+/// Sets the value of a key in nested tables.
+fn set(table: &mut Table, key: &str, value: Value) {
+    let Some((first, rest)) = key.split_once('.') else { return set_own(table, key, value) };
+    if let Value::Table(inner) = table.entry(first).or_insert_with(|| Table::new().into()) {
+        set(inner, rest, value);
+    }
+}
+
+/// Sets the value of a key. A table adds its keys to one that is there.
+fn set_own(table: &mut Table, key: &str, value: Value) {
     match (table.get_mut(key), value) {
-        (Some(Value::Table(old)), Value::Table(new)) => old.extend(new),
+        (Some(Value::Table(old)), Value::Table(new)) => {
+            new.into_iter().for_each(|(key, value)| set_own(old, &key, value));
+        }
         (_, Value::String(text)) if text == NONE => {
             table.remove(key);
         }

@@ -9,7 +9,7 @@ mod row;
 pub mod search;
 pub mod servers;
 pub mod setup;
-mod table;
+pub mod table;
 pub mod target;
 
 use clap::ArgMatches;

@@ -5,11 +5,14 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgAction};
 use harness::spec::network::Network;
-use harness::spec::units::{Work, count, time_above_0};
+use harness::spec::units::{Share, Time, Work, count, time_above_0};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::named;
+
+/// The length of a bin of goodput.
+const BIN_NS: u64 = 100_000_000;
 
 /// An option.
 pub struct Row {
@@ -33,6 +36,10 @@ pub struct Row {
     /// The default of each command that has its own.
     defaults: &'static [(&'static str, &'static str)],
     conflicts: Option<&'static str>,
+    /// Whether the value may be left out.
+    is_optional: bool,
+    /// The flags that users of wrk, oha, hyperfine, fio or curl type instead.
+    pub foreign: &'static str,
 }
 
 impl Row {
@@ -46,8 +53,8 @@ impl Row {
         help: &'static [&'static str],
     ) -> Self {
         let (short, conflicts) = (None, None);
-        let (is_list, is_repeated, is_grid) = (false, false, false);
-        let (basic, defaults): (_, &[_]) = ("", &[]);
+        let (is_list, is_repeated, is_grid, is_optional) = (false, false, false, false);
+        let (basic, foreign, defaults): (_, _, &[_]) = ("", "", &[]);
         Self {
             name,
             key,
@@ -63,6 +70,8 @@ impl Row {
             basic,
             defaults,
             conflicts,
+            is_optional,
+            foreign,
         }
     }
 
@@ -98,6 +107,14 @@ impl Row {
         Self { conflicts: Some(name), ..self }
     }
 
+    pub const fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    pub const fn foreign(self, foreign: &'static str) -> Self {
+        Self { foreign, ..self }
+    }
+
     /// Makes the option one of how an experiment runs.
     pub const fn action(self) -> Self {
         Self { key: "", ..self }
@@ -116,6 +133,12 @@ impl Row {
     pub fn default_of(&self, command: &str) -> Option<&'static str> {
         let is_of = |commands: &str| commands.split(' ').any(|it| it == command);
         self.defaults.iter().find(|(commands, _)| is_of(commands)).map(|(_, text)| *text)
+    }
+
+    /// Returns the flag with its meaning, as a tip for users of other tools.
+    pub fn tip(&self) -> String {
+        let flag = self.short.map_or_else(|| format!("--{}", self.name), |short| format!("-{short}"));
+        format!("{flag} {}: {}", self.value, self.help[0].trim())
     }
 
     pub fn arg(&self, command: &str) -> Arg {
@@ -138,10 +161,15 @@ impl Row {
             return arg.action(ArgAction::SetTrue).value_parser(text as fn(&str) -> _);
         }
         let arg = arg.value_name(self.value).value_parser(self.parse);
+        if self.is_optional {
+            return arg.num_args(0..=1);
+        }
         if self.value == BOOL {
             return arg.num_args(0..=1).require_equals(true).default_missing_value("true");
         }
+        // Only a map has grids.
         match (self.is_list, self.is_repeated) {
+            _ if self.is_grid && command != "atlas" => arg,
             (true, _) => arg.action(ArgAction::Append).value_delimiter(','),
             (false, true) => arg.action(ArgAction::Append),
             (false, false) => arg,
@@ -165,6 +193,34 @@ pub fn whole<T: FromStr>(text: &str) -> Result<Value, String> {
         .and_then(|_| count::<u64>(text))
         .map(|it| Value::Integer(it.cast_signed()))
         .map_err(|error| error.to_string())
+}
+
+pub fn above_0(text: &str) -> Result<Value, String> {
+    time_above_0(text).map(|time| time.to_string().into()).map_err(|error| error.to_string())
+}
+
+/// Parses a time of whole bins of goodput, none of which contains an edge of a pulse.
+pub fn bins(text: &str) -> Result<Value, String> {
+    match text.parse::<Time>().map_err(|error| error.to_string())?.0 {
+        0 => Err("too short; try 5s".into()),
+        ns if ns.is_multiple_of(BIN_NS) => value::<Time>(text),
+        ns => Err(format!("expected a multiple of 100ms; try {}", Time(ns.next_multiple_of(BIN_NS)))),
+    }
+}
+
+/// Parses a multiple of the capacity.
+pub fn factor(text: &str) -> Result<Value, String> {
+    let number = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
+    let error = || format!("invalid factor `{text}`: expected a number above 0, such as 1.5");
+    number.filter(|number| number.is_finite() && *number > 0.0).map(Value::Float).ok_or_else(error)
+}
+
+/// Parses the precision of a search.
+pub fn precision(text: &str) -> Result<Value, String> {
+    match text.parse::<Share>().map_err(|error| error.to_string())? {
+        Share(share) if (0.005..=0.5).contains(&share) => value::<Share>(text),
+        _ => Err("expected a share from 0.5% to 50%; try 5%".into()),
+    }
 }
 
 pub fn on_off(text: &str) -> Result<Value, String> {

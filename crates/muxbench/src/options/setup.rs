@@ -13,32 +13,31 @@ use server::Architecture;
 
 use super::experiment::BaseArgs;
 use super::given::Options;
-use super::servers::{Builds, Servers, ServersArgs};
+use super::servers::Builds;
 use super::{set, set_list};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct SetupArgs {
     #[command(flatten)]
-    servers: ServersArgs,
+    pub base: BaseArgs,
     #[command(flatten)]
     pub options: Options,
 }
 
 impl SetupArgs {
     /// Returns an experiment, changed by the flags.
-    pub fn experiment(&self, base: &BaseArgs) -> anyhow::Result<Experiment> {
-        self.changed(base.read()?, base.has_file(), &self.servers)
+    pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        changed(&self.options, self.base.read()?, self.base.has_file(), self.options.servers()?)
     }
 
-    fn changed(&self, experiment: Experiment, has_file: bool, servers: &ServersArgs) -> anyhow::Result<Experiment> {
-        check_single(&self.options)?;
-        let servers = servers.parse(&experiment)?;
-        changed(&self.options, experiment, has_file, &servers)
+    /// Checks an experiment, as [`checked`] does.
+    pub fn checked(&self, experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
+        checked(experiment, &self.options, self.base.has_file())
     }
 
     /// Returns an experiment for many rates: by default one short repeat each, with the first number of connections.
-    pub fn experiment_of_rates(&self, base: &BaseArgs, name: &str) -> anyhow::Result<Experiment> {
-        let mut experiment = self.experiment(base)?;
+    pub fn experiment_of_rates(&self, name: &str) -> anyhow::Result<Experiment> {
+        let mut experiment = self.experiment()?;
         experiment.name = name.into();
         let workload = &experiment.workload;
         if workload.is_closed() {
@@ -57,14 +56,10 @@ impl SetupArgs {
 
     /// Returns an experiment for many short repeats of servers, by default of all architectures and with the first number of
     /// connections. `window` returns the default window.
-    pub fn experiment_of_race(
-        &self,
-        base: &BaseArgs,
-        window: impl Fn(&Experiment) -> Time,
-    ) -> anyhow::Result<Experiment> {
-        let mut experiment = self.experiment(base)?;
+    pub fn experiment_of_race(&self, window: impl Fn(&Experiment) -> Time) -> anyhow::Result<Experiment> {
+        let mut experiment = self.experiment()?;
         experiment.name = "advise".into();
-        if !self.servers.has_architectures() {
+        if !self.options.has("arch") {
             let external = experiment.architectures.0.into_iter().filter(|it| it.ours().is_none());
             let all = Architecture::all().into_iter().map(Candidate::from);
             experiment.architectures = OneOrMany(external.chain(all).collect());
@@ -79,14 +74,8 @@ impl SetupArgs {
 
     /// Returns the experiment of each race of a grid, in an order whose beginning covers the grid coarsely. Without a file, dimensions
     /// without flags have default values. `window` returns the default window of a race, given the number of races.
-    pub fn experiments_of_grid(
-        &self,
-        base: &BaseArgs,
-        window: impl Fn(&Experiment, usize) -> Time,
-    ) -> anyhow::Result<Vec<Experiment>> {
-        let experiment = base.read()?;
-        let servers = self.servers.parse(&experiment)?;
-        let mut experiment = changed(&self.options, experiment, base.has_file(), &servers)?;
+    pub fn experiments_of_grid(&self, window: impl Fn(&Experiment, usize) -> Time) -> anyhow::Result<Vec<Experiment>> {
+        let mut experiment = self.experiment()?;
         check_options(&experiment, ONE_SERVER_EACH)?;
         // A race tells noise from differences without it.
         experiment.placebo = false;
@@ -98,11 +87,11 @@ impl SetupArgs {
             // All but `none` are valid.
             works: works.iter().map(|text| text.parse().ok()).collect(),
         };
-        if !base.has_file() {
+        if !self.base.has_file() {
             self.add_defaults(&mut experiment, &mut more);
         }
         // A list may have mistakes that no cell has.
-        checked(&experiment, &self.options, base.has_file())?;
+        self.checked(&experiment)?;
         let mut cells = grid::cells(&experiment, &more);
         let count = cells.len();
         for cell in &mut cells {
@@ -136,41 +125,38 @@ impl SetupArgs {
         }
     }
 
-    /// Adds two builds of a server to the flags.
-    pub fn builds(&self, old: &str, new: &str, base: &BaseArgs) -> anyhow::Result<Builds> {
-        let base = base.read_or("put it in place of OLD or NEW, as in muxbench gate OLD ")?;
-        self.servers.with_builds(old, new, base)
-    }
-
     /// Returns an experiment for many short repeats of two builds, by default with the first number of connections.
-    pub fn experiment_of_builds(&self, builds: &Builds, base: &BaseArgs) -> anyhow::Result<Experiment> {
-        let mut experiment = self.changed(builds.base.clone(), base.has_file(), &builds.servers)?;
+    pub fn experiment_of_builds(&self, builds: &Builds) -> anyhow::Result<Experiment> {
+        let servers = builds.servers.clone();
+        let mut experiment = changed(&builds.options, builds.base.clone(), self.base.has_file(), servers)?;
         experiment.name = "gate".into();
-        experiment.placebo = builds.are_same;
+        experiment.placebo = builds.servers.len() == 1;
         shorten(&self.options, &mut experiment, "gate", None)?;
         Ok(experiment)
     }
 }
 
-/// Changes an experiment to these servers, and by the options. It may come from a file; otherwise it is the preset `compare`, whose
-/// values suit only its own service and schedule.
+/// Changes an experiment by the options, and to these servers unless there are none. It may come from a file; otherwise it is the preset
+/// `compare`, whose values suit only its own service and schedule.
 pub fn changed(
     options: &Options,
     mut experiment: Experiment,
     has_file: bool,
-    servers: &Servers,
+    servers: Vec<Candidate>,
 ) -> anyhow::Result<Experiment> {
-    servers.apply(&mut experiment);
     let workload = &mut experiment.workload;
-    let before = workload.service;
-    servers.apply_urls(workload);
+    let (before, targets) = (workload.service, options.targets());
+    if let Some(url) = targets.first() {
+        workload.service = url.service().unwrap_or(workload.service);
+        workload.transport = url.transport().or_else(|| url.reachable_transport()).unwrap_or(workload.transport);
+    }
     set(&mut workload.service, options.get("service"));
     let service = workload.service;
     match service {
         Service::Kv | Service::Redis | Service::Stream => (workload.request, workload.response) = (None, None),
         Service::Http => {
             // The paths, or the content of a target, may have any length.
-            let has_content = options.has("path") || options.has("requests-file") || servers.have_target();
+            let has_content = options.has("path") || options.has("requests-file") || !targets.is_empty();
             (workload.request, workload.response) = (None, workload.response.filter(|_| !has_content));
         }
         // Without a file, a response is as large as the preset's request, so that it fits in one packet of any network.
@@ -179,7 +165,7 @@ pub fn changed(
     }
     if service == Service::Udp {
         workload.connections.0.clear();
-        let known = servers.ports().map(|count| vec![count]);
+        let known = targets.iter().find_map(|url| Some(vec![url.ports()?.count()]));
         if let Some(counts) = known.or_else(|| (before != Service::Udp).then(|| vec![10, 1_000])) {
             workload.ports = OneOrMany(counts.into_iter().filter_map(NonZeroU32::new).collect());
         }
@@ -196,8 +182,11 @@ pub fn changed(
         workload.rate = None;
     }
     options.apply(&mut experiment, "")?;
-    if options.has("measure") && (experiment.workload.profile.is_some() || experiment.workload.trace.is_some()) {
-        bail!("--measure: the window lasts as long as the rate profile or the trace; omit it");
+    let Experiment { architectures, target, exec, .. } = &mut experiment;
+    set_list(architectures, &servers);
+    if !servers.is_empty() {
+        target.retain(|name, _| servers.contains(&Candidate::Target(name.clone())));
+        exec.retain(|name, _| servers.contains(&Candidate::Exec(name.clone())));
     }
     Ok(experiment)
 }
@@ -229,17 +218,6 @@ pub fn shorten(
     Ok(())
 }
 
-/// Fails if an option has several values, which only a grid can have.
-fn check_single(options: &Options) -> anyhow::Result<()> {
-    match options.grids().find(|(_, values)| values.len() > 1) {
-        Some((name, values)) => bail!(
-            "--{name} has {} values; give one and repeat the command for each, or try `muxbench atlas`, which has grids",
-            values.len()
-        ),
-        None => Ok(()),
-    }
-}
-
 /// The limit of the options of a race.
 const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
 
@@ -255,30 +233,13 @@ const GRID_WORK: Work = Work(server::Work {
     connections: None,
 });
 
-/// Lets servers run one at a time, as `flag` requires.
-pub fn separate(experiment: &mut Experiment, flag: &str) -> anyhow::Result<()> {
-    if experiment.interleave == Interleave::Always {
-        bail!("{flag}: the servers run one at a time; remove `interleave` from FILE");
-    }
-    experiment.interleave = Interleave::Never;
-    Ok(())
-}
-
 /// Sets the slices of a search. It changes the rate, and slices of constant sends fit only one rate, so such servers run one at a time.
-pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) -> anyhow::Result<()> {
+pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) {
     let constant = [Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether];
     if experiment.workload.schedule.0.iter().any(|schedule| constant.contains(schedule)) {
-        if experiment.interleave == Interleave::Always {
-            bail!(
-                "a search cannot interleave constant sends, because its rate changes; remove `interleave = \"always\"`, or try \
-                 --schedule poisson"
-            );
-        }
         experiment.interleave = Interleave::Never;
-        return Ok(());
     }
     experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(limits)));
-    Ok(())
 }
 
 /// Rejects several values of an option of built-in servers, because each value makes another server. `limit` says how many servers
@@ -317,34 +278,23 @@ pub fn checked_with_quick(
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::Parser;
     use load::config::validate::RULES;
 
     use super::*;
+    use crate::options::parsed;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        base: BaseArgs,
-        #[command(flatten)]
-        setup: SetupArgs,
-    }
-
-    fn line(text: &str) -> Line {
-        Line::try_parse_from(text.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
+    fn line(text: &str) -> SetupArgs {
+        parsed("atlas", text)
     }
 
     #[test]
     fn errors_of_keys_name_their_flags_unless_a_file_has_them() {
-        for (text, has_file, flag) in
-            [("compare", false, true), ("compare -c 9", true, false), ("compare --think 1ms", true, true)]
-        {
-            let options = line(text).setup.options;
+        for (text, has_file, flag) in [("", false, true), ("-c 9", true, false), ("--think 1ms", true, true)] {
+            let options = line(text).options;
             let message = options.with_flag("workload.think has no effect".to_owned(), has_file);
             assert_eq!(message.ends_with("(flag --think)"), flag, "{text}: {message}");
         }
-        let within =
-            line("compare --packet 1KiB").setup.options.with_flag("workload.stream has no effect".to_owned(), true);
+        let within = line("--packet 1KiB").options.with_flag("workload.stream has no effect".to_owned(), true);
         assert!(within.ends_with("(flag --packet)"), "{within}");
         let with_flag = |message: &str| Options::default().with_flag(message.to_owned(), false);
         for (message, flag) in [
@@ -382,27 +332,25 @@ mod tests {
             ("--seed 7", "seed", "7"),
         ] {
             let mut experiment = experiment.clone();
-            line(&format!("compare {text}")).setup.options.apply(&mut experiment, "").unwrap();
+            line(text).options.apply(&mut experiment, "").unwrap();
             let table = toml::Value::try_from(&experiment).unwrap();
             let value = key.split('.').fold(&table, |table, part| &table[part]);
             assert_eq!(value.to_string(), expected, "{text}");
         }
         let mut worked = experiment.clone();
-        line("compare --simulated-work cpu=1us").setup.options.apply(&mut worked, "").unwrap();
-        line("compare --simulated-work none").setup.options.apply(&mut worked, "").unwrap();
+        line("--simulated-work cpu=1us").options.apply(&mut worked, "").unwrap();
+        line("--simulated-work none").options.apply(&mut worked, "").unwrap();
         assert_eq!(worked, experiment);
     }
 
     /// Returns the command line of a file, and the folder of this file, which has two servers, a placebo, a lab, and the lines of `[workload]`.
-    fn with_file(workload: &str, flags: &str) -> (tempfile::TempDir, Line) {
+    fn with_file(workload: &str, flags: &str) -> (tempfile::TempDir, SetupArgs) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mine.toml");
         let lab = "[network]\nclients = 2\ndelay = '1ms'";
         let text = format!("architectures = ['epoll', 'mt']\nplacebo = true\n{lab}\n[workload]\n{workload}\n");
         std::fs::write(&file, text).unwrap();
-        let line = format!("compare {} {flags}", file.display());
-        let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
-        (folder, line)
+        (folder, line(&format!("{} {flags}", file.display())))
     }
 
     #[test]
@@ -412,32 +360,34 @@ mod tests {
             ("--jitter 500us", r#"{"clients":2,"delay":"1ms","jitter":"500us"}"#),
             ("--network lab:clients=3 --loss 1%", r#"{"clients":3,"delay":"1ms","loss":"1/100"}"#),
         ] {
-            let (_folder, Line { base, setup }) = with_file("rate = 9", flags);
-            let network = setup.experiment(&base).unwrap().network.unwrap();
+            let (_folder, setup) = with_file("rate = 9", flags);
+            let network = setup.experiment().unwrap().network.unwrap();
             assert_eq!(serde_json::to_string(&network).unwrap(), words, "{flags}");
         }
     }
 
     #[test]
     fn datagrams_keep_the_response_size_of_a_file() {
-        let sizes = |Line { base, setup }: &Line| {
-            let workload = setup.experiment(base).unwrap().workload;
+        let sizes = |setup: &SetupArgs| {
+            let workload = setup.experiment().unwrap().workload;
             (workload.request, workload.response)
         };
-        let (_folder, line) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp");
-        assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(2 << 10))));
-        let (_folder, line) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp --response 9B");
-        assert_eq!(sizes(&line), (Some(Size(64)), Some(Size(9))));
-        let line = Line::try_parse_from(["compare", "--service", "udp"]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(sizes(&line), (Some(Size(128)), Some(Size(128))), "without a file, a response fits in one packet");
+        let (_folder, setup) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp");
+        assert_eq!(sizes(&setup), (Some(Size(64)), Some(Size(2 << 10))));
+        let (_folder, setup) = with_file("request = '64B'\nresponse = '2KiB'", "--service udp --response 9B");
+        assert_eq!(sizes(&setup), (Some(Size(64)), Some(Size(9))));
+        assert_eq!(
+            sizes(&line("--service udp")),
+            (Some(Size(128)), Some(Size(128))),
+            "without a file, a response fits in one packet"
+        );
     }
 
     #[test]
     fn grid_of_datagrams_has_small_responses_unless_given() {
         for (flags, expected) in [("", &[128][..]), ("--response 64B,9B", &[9, 64][..])] {
-            let line = format!("atlas --service udp {flags}");
-            let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
-            let cells = line.setup.experiments_of_grid(&line.base, |_, _| Time(1_000_000_000)).unwrap();
+            let setup = line(&format!("--service udp {flags}"));
+            let cells = setup.experiments_of_grid(|_, _| Time(1_000_000_000)).unwrap();
             let sizes: BTreeSet<u32> =
                 cells.iter().filter_map(|cell| cell.workload.response).map(|size| size.0).collect();
             assert!(sizes.iter().eq(expected), "{flags}: {sizes:?}");
@@ -448,9 +398,7 @@ mod tests {
     fn content_of_a_target_of_http_may_have_any_length() {
         for url in ["http://127.0.0.1:1", "unix:/tmp/x"] {
             let response = |flags: &str| {
-                let line = format!("compare --target a={url} --service http {flags}");
-                let line = Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
-                line.setup.experiment(&line.base).unwrap().workload.response
+                line(&format!("--target a={url} --service http {flags}")).experiment().unwrap().workload.response
             };
             assert_eq!((response(""), response("--response 1KiB")), (None, Some(Size(1 << 10))), "{url}");
         }
@@ -459,19 +407,19 @@ mod tests {
     #[test]
     fn constant_sends_of_a_search_run_one_at_a_time() {
         for (schedule, interleave) in [("constant", Interleave::Never), ("poisson", Interleave::Auto)] {
-            let (_folder, line) = with_file(&format!("schedule = '{schedule}'"), "");
-            let mut experiment = line.setup.experiment(&line.base).unwrap();
-            set_slices_of_search(&mut experiment, &[]).unwrap();
+            let (_folder, setup) = with_file(&format!("schedule = '{schedule}'"), "");
+            let mut experiment = setup.experiment().unwrap();
+            set_slices_of_search(&mut experiment, &[]);
             assert_eq!(experiment.interleave, interleave);
         }
     }
 
     #[test]
     fn race_has_no_placebo() {
-        let (_folder, Line { base, setup }) = with_file("rate = 9", "");
-        assert!(setup.experiment(&base).unwrap().placebo);
-        assert!(!setup.experiment_of_race(&base, |_| Time(1_000_000_000)).unwrap().placebo);
-        assert!(!setup.experiments_of_grid(&base, |_, _| Time(1_000_000_000)).unwrap()[0].placebo);
+        let (_folder, setup) = with_file("rate = 9", "");
+        assert!(setup.experiment().unwrap().placebo);
+        assert!(!setup.experiment_of_race(|_| Time(1_000_000_000)).unwrap().placebo);
+        assert!(!setup.experiments_of_grid(|_, _| Time(1_000_000_000)).unwrap()[0].placebo);
     }
 
     #[test]
@@ -479,8 +427,8 @@ mod tests {
         for (workload, words) in
             [("schedule = 'closed'", "sweep needs an open loop"), ("trace = { file = 'x.csv' }", "remove the trace")]
         {
-            let (_folder, Line { base, setup }) = with_file(workload, "");
-            let error = setup.experiment_of_rates(&base, "sweep").unwrap_err().to_string();
+            let (_folder, setup) = with_file(workload, "");
+            let error = setup.experiment_of_rates("sweep").unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -18,12 +18,16 @@ use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Siz
 use load::config::{ClockChoice, ExpectedStatus, Pacing, Popularity, Roles, Schedule, Timestamps};
 use server::Accept;
 use traffic::trace::Column;
+use wire::Address;
 use wire::stream::Direction;
 
+pub use super::row::Row;
 use super::row::{
-    Row, body, body_file, boolean, empty_table, lost_worker, name, network, number, on_off, switch, text, value, whole,
-    work,
+    above_0, bins, body, body_file, boolean, empty_table, factor, lost_worker, name, network, number, on_off,
+    precision, switch, text, value, whole, work,
 };
+use super::servers::{architecture, exec, exec_config, target, target_pid};
+use crate::exit::{GATE_FAILED, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
 /// its value, its parser and further properties. Its key is that of its name in the group's table, unless `.key` sets another.
@@ -68,42 +72,192 @@ const PLACEBO: u64 = 1 << 26;
 const LAB: u64 = 1 << 27;
 const CONDITIONS: u64 = 1 << 28;
 const EXPLAIN: u64 = 1 << 29;
-const COMMANDS: u64 = 1 << 30;
+const ALLOWED: u64 = 1 << 30;
 const DISTRIBUTED: u64 = 1 << 31;
 const VERSUS: u64 = 1 << 32;
+const ARCHITECTURES: u64 = 1 << 33;
+const SERVERS: u64 = 1 << 34;
+const SEARCH: u64 = 1 << 35;
+const AT_RATE: u64 = 1 << 36;
+const PULSE: u64 = 1 << 37;
+const REPEATS: u64 = 1 << 38;
+const STORE: u64 = 1 << 39;
+const RUN: u64 = 1 << 40;
+const STRICT: u64 = 1 << 41;
+const HOLD: u64 = 1 << 42;
+const LISTEN: u64 = 1 << 43;
 
 /// The groups of each load with a client.
 const TRAFFIC: u64 =
     CONNECTIONS | LOAD | SERVICE | TLS | HTTP | KV | KV_REQUESTS | PHASES | PLACEMENT | SHARED | CLIENT | RETRIES;
 /// The groups of each comparison of servers.
-const SETUP: u64 = TRAFFIC | FOLDER | KV_SERVER | SERVER | SYSCALLS | TRIALS | SLICES | LAB | CONDITIONS | COMMANDS;
+const SETUP: u64 =
+    TRAFFIC | SERVERS | FOLDER | KV_SERVER | SERVER | SYSCALLS | TRIALS | SLICES | LAB | CONDITIONS | ALLOWED;
+/// The groups of each comparison of any number of servers.
+const SERIES: u64 = SETUP | ARCHITECTURES;
 /// The groups of commands that also take traffic without a rate.
 const ANY_LOOP: u64 = RATE | CLOSED | STREAM | SESSIONS | SESSION_WINDOW | PORTS;
 
-/// The groups that each command takes.
-const GROUPS: &[(&str, u64)] = &[
-    ("compare", SETUP | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | PLACEBO | EXPLAIN | VERSUS | DISTRIBUTED),
-    ("sweep", SETUP | SESSIONS | SESSION_WINDOW | PORTS | DATAGRAM_SERVER | PLACEBO | EXPLAIN | DISTRIBUTED),
-    ("capacity", SETUP | SESSIONS | PORTS | DATAGRAM_SERVER | PLACEBO | DISTRIBUTED),
-    ("overload", SETUP | PLACEBO | DISTRIBUTED),
-    ("advise", SETUP | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN),
-    ("atlas", SETUP | ANY_LOOP | DATAGRAM_SERVER),
-    ("gate", SETUP | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | DISTRIBUTED),
-    ("load", TRAFFIC | ANY_LOOP | OVER_TIME | DISTRIBUTED),
-    ("idle", CONNECTIONS | SERVICE | TLS | HTTP | KV | STREAM),
-    ("serve", SERVER | SYSCALLS | DATAGRAM_SERVER | PORTS | SERVICE | STREAM | KV_SERVER | FOLDER),
-    ("calibrate", PLACEMENT | CLIENT),
-    ("lab", CONDITIONS),
-    ("run", SYSCALLS | TRIALS | EXPLAIN | VERSUS | COMMANDS | DISTRIBUTED),
-    ("plan", SYSCALLS | TRIALS),
+/// The groups of each command that stores a run.
+const STORED: u64 = STORE | RUN | STRICT;
+/// The groups whose options `--resume` allows.
+const RESUMED: u64 = RUN | STRICT | ALLOWED | DISTRIBUTED | EXPLAIN | VERSUS;
+
+/// A command.
+pub struct Command {
+    pub name: &'static str,
+    /// The groups that it takes.
+    groups: u64,
+    /// The other flags that its `--resume` allows, because they extend a search or write files.
+    pub resumes: &'static [&'static str],
+    /// Its exit codes, besides or instead of those of all commands.
+    pub exits: &'static [Meaning],
+}
+
+const fn command(
+    name: &'static str,
+    groups: u64,
+    resumes: &'static [&'static str],
+    exits: &'static [Meaning],
+) -> Command {
+    Command { name, groups, resumes, exits }
+}
+
+const NO_RESULT: Meaning = (NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects");
+const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
+
+/// The commands with options of the table, or with exit codes of their own.
+pub const COMMANDS: &[Command] = &[
+    command(
+        "compare",
+        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | REPEATS | PLACEBO | EXPLAIN | VERSUS | DISTRIBUTED,
+        &["budget"],
+        &[NO_RESULT, RESUMABLE],
+    ),
+    command(
+        "sweep",
+        SERIES
+            | STORED
+            | SESSIONS
+            | SESSION_WINDOW
+            | PORTS
+            | DATAGRAM_SERVER
+            | REPEATS
+            | PLACEBO
+            | EXPLAIN
+            | DISTRIBUTED,
+        &["csv", "tsv"],
+        &[NO_RESULT, RESUMABLE],
+    ),
+    command(
+        "capacity",
+        SERIES | STORED | SEARCH | AT_RATE | SESSIONS | PORTS | DATAGRAM_SERVER | PLACEBO | DISTRIBUTED,
+        &["time-max"],
+        &[(NO_VALID_TRIAL, "no probe met the limits, a lost worker, or a result that --strict rejects"), RESUMABLE],
+    ),
+    command(
+        "overload",
+        SERIES | STORED | SEARCH | PULSE | PLACEBO | DISTRIBUTED,
+        &[],
+        &[
+            (NO_VALID_TRIAL, "no server has a known recovery, a lost worker, or a result that --strict rejects"),
+            RESUMABLE,
+        ],
+    ),
+    command(
+        "advise",
+        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN,
+        &[],
+        &[(NO_VALID_TRIAL, "no winner, or a result that --strict rejects"), RESUMABLE],
+    ),
+    command(
+        "atlas",
+        SERIES | STORE | RUN | ANY_LOOP | DATAGRAM_SERVER,
+        &["budget", "html"],
+        &[(NO_VALID_TRIAL, "no race has an answer"), RESUMABLE],
+    ),
+    command(
+        "gate",
+        SETUP | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | DISTRIBUTED,
+        &["junit", "history", "label"],
+        &[
+            (0, "the new build is not slower"),
+            (SLOWER, "the new build is slower, or worse by another figure"),
+            (NO_VALID_TRIAL, "a lost worker, or with --strict: not all trials are valid"),
+            (UNDECIDED, "undecided at the end of the budget"),
+            (GATE_FAILED, "failed: the gate could not run"),
+            RESUMABLE,
+        ],
+    ),
+    command("run", STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | ALLOWED | DISTRIBUTED, &[], &[NO_RESULT, RESUMABLE]),
+    command(
+        "load",
+        STORED | TRAFFIC | ANY_LOOP | OVER_TIME | DISTRIBUTED,
+        &["samples"],
+        &[(NO_VALID_TRIAL, "the trial is not valid"), RESUMABLE],
+    ),
+    command("plan", SYSCALLS | TRIALS, &[], &[]),
+    command("reproduce", 0, &[], &[(STOPPED, "stopped by a signal; a second call continues")]),
+    command("calibrate", PLACEMENT | CLIENT, &[], &[(NO_VALID_TRIAL, "with --strict: a bias exceeds its limit")]),
+    command(
+        "serve",
+        LISTEN | SERVER | SYSCALLS | DATAGRAM_SERVER | PORTS | SERVICE | STREAM | KV_SERVER | FOLDER,
+        &[],
+        &[],
+    ),
+    command("observe", 0, &[], &[(STOPPED, "stopped by a second signal")]),
+    command(
+        "idle",
+        HOLD | CONNECTIONS | SERVICE | TLS | HTTP | KV | STREAM,
+        &[],
+        &[(NO_VALID_TRIAL, "a connection was not alive at the end"), (STOPPED, "stopped by a second signal")],
+    ),
+    command("lab", CONDITIONS, &[], &[]),
 ];
+
+impl Command {
+    /// Returns the row of a command, if it has one.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        COMMANDS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether `--resume` allows a flag.
+    pub fn can_resume_with(&self, flag: &str) -> bool {
+        let is_resumed = |row: &Row| row.name == flag && row.group & RESUMED != 0;
+        self.resumes.contains(&flag) || ROWS.iter().any(is_resumed)
+    }
+}
 
 /// Returns the groups of a command; all for another word.
 pub fn groups_of(command: &str) -> u64 {
-    GROUPS.iter().find(|(name, _)| *name == command).map_or(u64::MAX, |(_, groups)| *groups)
+    Command::named(command).map_or(u64::MAX, |row| row.groups)
 }
 
 rows! {
+    ARCHITECTURES "Servers" "" {
+        /// Architectures or groups, see `muxbench list`
+        ///
+        /// Comma-separated. An architecture is `MODEL[:THREADS][/MECHANISM]`, and a group is all, processes, threads or runtimes
+        /// [default: mp, mt, select, poll, epoll, io_uring, tokio; advise: all]
+        "arch" "ARCH" architecture, list(), key("architectures"), basic("*"), foreign("-t --threads");
+    }
+    SERVERS "Servers" "" {
+        /// Running server, as in nginx=http://localhost:8080/
+        ///
+        /// Also https://HOST, memcached://HOST, redis://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated.
+        /// Without --arch, only the named servers run; `advise` adds all architectures
+        "target" "NAME=URL" target, many(), basic("*");
+        /// Process of a target on this host, whose CPU time and kernel memory muxbench then measures
+        "target-pid" "NAME=PID" target_pid, many(), key("target");
+        /// Server to start, as in go='./server {port}'
+        ///
+        /// A command that runs without a shell. May be repeated; needs --allow-exec. Placeholders are {port}, {address}, {socket},
+        /// {request}, {response}, {cpus} (their number), {folder} (that of --folder) and {dir} (a private folder)
+        "exec" "NAME=COMMAND" exec, many();
+        /// Template of a command's configuration file, such as `nginx=nginx.conf.in`. It contains the same placeholders; {config} in
+        /// the command is the path of the file
+        "exec-config" "NAME=FILE" exec_config, many(), key("exec");
+    }
     RATE "Load" "workload." {
         /// Requests/s, as in 2k or 2000/s [default: 2000]
         ///
@@ -142,7 +296,7 @@ rows! {
         ///
         /// Several numbers, comma-separated, make several workloads
         "connections" "N" whole::<NonZeroU32>, list(), short('c'), basic("*"),
-            defaults(&[("compare sweep capacity overload advise gate load idle", "400"), ("atlas", "50,400,2000")]);
+            defaults(&[("compare sweep capacity overload advise gate load idle", "400"), ("atlas", "50,400,2000")]), foreign("--concurrency");
     }
     PORTS "Load" "workload." {
         /// Ports of a `udp` server, in place of connections, comma-separated [default: 10; `compare` and `atlas`: 10,1000]
@@ -154,7 +308,7 @@ rows! {
         /// Comma-separated: slot-random (at a random moment of each slot of equal length), constant, poisson (open loop); closed
         /// (closed loop: send when the response has arrived; the default of `stream`). Several clients with constant intervals take
         /// turns (constant), start at random times (constant-drawn) or send at the same time (constant-together)
-        "schedule" "SCHEDULE" name::<Schedule>, list();
+        "schedule" "SCHEDULE" name::<Schedule>, list(), foreign("--closed");
         /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
         "active" "SHARE" value::<Share>, list();
         /// Additional idle connections, held by a separate process, comma-separated [default: 0]
@@ -215,7 +369,7 @@ rows! {
         /// The requests planned in it are measured
         "measure" "TIME" value::<Time>, short('z'), basic("compare sweep load"),
             defaults(&[("compare", "300ms"), ("sweep", "2s"), ("capacity overload", "1s"), ("advise atlas", "from --budget"),
-                ("gate", "1500ms"), ("load", "5s")]);
+                ("gate", "1500ms"), ("load", "5s")]), foreign("-n --requests --duration --time --runtime");
     }
     SESSION_WINDOW "Load" "phases." {
         /// Mean number of sessions in the window, which lasts no longer than --measure; needs --requests-per-connection
@@ -236,7 +390,7 @@ rows! {
         /// Body of each request, or @FILE for a file's content
         ///
         /// Several bodies are sent in turn
-        "body" "BODY" body, many(), short('d'), basic("load");
+        "body" "BODY" body, many(), short('d'), basic("load"), foreign("--data --data-binary");
         /// File with the body of each request
         "body-file" "FILE" body_file, many(), short('D'), key("workload.http.body");
         /// File with a body on each line; the bodies are sent in turn
@@ -328,6 +482,68 @@ rows! {
         /// --explain, or for `capacity` --csv
         "count-syscalls" "" switch;
     }
+    SEARCH "Search" "" {
+        /// Limit of the median response time
+        "p50" "TIME" above_0, action();
+        /// Limit of the 90th percentile
+        "p90" "TIME" above_0, action();
+        /// Limit of the 95th percentile
+        "p95" "TIME" above_0, action();
+        /// Limit of the 99th percentile
+        "p99" "TIME" above_0, action(), basic("capacity overload");
+        /// Limit of the 99.9th percentile
+        "p999" "TIME" above_0, action();
+        /// Half width of the final interval, as a share of the result
+        "precision" "SHARE" precision, action(), defaults(&[("capacity", "5%"), ("overload", "10%")]);
+        /// Longest search
+        ///
+        /// No probe starts later. For all searches together; `capacity --resume` may change it
+        "time-max" "TIME" above_0, action(), defaults(&[("capacity", "5min"), ("overload", "3min")]);
+    }
+    AT_RATE "Search" "" {
+        /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
+        "at-rate" "RATE" value::<Rate>, action(), conflicts("connections");
+    }
+    PULSE "Search" "" {
+        /// Capacity of all servers, instead of a search
+        ///
+        /// In requests per second
+        "capacity" "RATE" value::<Rate>, action(), basic("overload");
+    }
+    SEARCH "Search" "" {
+        /// First rate, in requests per second (`capacity --at-rate`: number of connections)
+        "from" "N" value::<Rate>, action(), defaults(&[("capacity overload", "1000")]);
+        /// Highest rate to try [default: as memory allows] (`capacity --at-rate`: number of connections [default: 10000])
+        "to" "N" value::<Rate>, action();
+    }
+    PULSE "Load" "" {
+        /// Rate before and after the pulse, as a multiple of the capacity
+        "base" "FACTOR" factor, action(), defaults(&[("overload", "0.7")]);
+        /// Pulse, as a multiple of the capacity
+        "pulse" "FACTOR" factor, action(), defaults(&[("overload", "1.5")]), basic("overload");
+        /// Time before the pulse
+        "before" "TIME" bins, action(), defaults(&[("overload", "10s")]);
+        /// Time of the pulse
+        "pulse-length" "TIME" bins, action(), defaults(&[("overload", "5s")]);
+        /// Time after the pulse
+        "after" "TIME" bins, action(), defaults(&[("overload", "20s")]);
+    }
+    HOLD "Load" "" {
+        /// Duration, such as 1min [default: until Ctrl-C]
+        "time" "TIME" value::<Time>, action(), basic("*"), foreign("-z --duration");
+    }
+    LISTEN "Server" "" {
+        /// Address; port 0 is a free port
+        ///
+        /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
+        "listen" "ADDRESS" value::<Address>, action(), basic("*"), defaults(&[("serve", "127.0.0.1:0")]), foreign("-p --port");
+    }
+    REPEATS "Trials" "" {
+        /// Repeats of each architecture and workload [default: 3; `sweep`, --profile and --trace: 1]
+        ///
+        /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
+        "repeats" "N" whole::<NonZeroU32>, foreign("--runs");
+    }
     TRIALS "Trials" "" {
         /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
         "interleave" "WHEN" name::<Interleave>;
@@ -366,7 +582,7 @@ rows! {
         /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
         "roles" "ROLES" name::<Roles>;
         /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
-        "clients" "N" whole::<NonZeroU32>;
+        "clients" "N" whole::<NonZeroU32>, foreign("-t --threads");
         /// TCP_NODELAY of the client's sockets: on, off (Nagle's algorithm delays small requests) [default: on]
         "tcp-nodelay" "on|off" on_off;
         /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
@@ -414,7 +630,7 @@ rows! {
         /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
         "burst" "SIZE" value::<Size>;
     }
-    COMMANDS "Servers" "" {
+    ALLOWED "Servers" "" {
         /// Start the commands of --exec and of `exec` tables
         ///
         /// Without this flag muxbench only shows the commands
@@ -428,6 +644,25 @@ rows! {
         "distributed" "" switch, action(), basic("run");
         /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
         "lost-worker" "ACTION" lost_worker, action();
+    }
+    STORE "Results" "" {
+        /// Folder for the results [default: results/TIME-NAME]
+        "output" "FOLDER" text, action();
+    }
+    RUN "Results" "" {
+        /// Finish a stopped run [default: the newest]
+        ///
+        /// The experiment comes from the run's folder; flags cannot change it
+        "resume" "FOLDER" text, action(), optional(), basic("*");
+        /// Print no progress
+        "quiet" "" switch, action(), short('q');
+    }
+    STRICT "Results" "" {
+        /// Exit with 3 unless every trial is valid
+        ///
+        /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise. For `overload`, the
+        /// recovery of every server must be known, without doubts. `load` does so without this flag, unless it has several workloads
+        "strict" "" switch, action();
     }
     EXPLAIN "Results" "" {
         /// Say why: system calls, switches, CPU per request

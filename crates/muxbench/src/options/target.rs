@@ -2,10 +2,11 @@
 
 use clap::error::ErrorKind;
 use harness::spec::Service;
+use harness::spec::candidate::UNNAMED_TARGET;
 use harness::spec::target::TargetUrl;
 use wire::Address;
 
-use super::servers::Servers;
+use super::given::Options;
 
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
@@ -21,15 +22,20 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Returns the server. `service` is the requested service.
-    pub fn server(&self, service: Option<Service>) -> anyhow::Result<Servers> {
-        match (&self.url, &self.target) {
-            (Some(url), _) => Ok(Servers::target(url)),
-            (None, Some(address)) => Servers::at(address, service),
+    /// Adds the server to the options.
+    pub fn add_to(&self, options: &Options) -> anyhow::Result<Options> {
+        let url = match (&self.url, &self.target) {
+            (Some(url), _) => url.to_string(),
+            (None, Some(address @ Address::Unix(_))) => address.to_string(),
+            (None, Some(address)) if options.get("service") == Some(Service::Udp) => format!("udp://{address}"),
+            (None, Some(address)) => format!("tcp://{address}"),
             (None, None) => {
                 let reason = "the server is missing: add its URL, or --target ADDRESS";
-                Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, reason).into())
+                return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, reason).into());
             }
-        }
+        };
+        let mut options = options.clone();
+        options.add("target", &format!("{UNNAMED_TARGET}={url}"))?;
+        Ok(options)
     }
 }
