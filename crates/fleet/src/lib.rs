@@ -55,8 +55,7 @@ mod tests {
     }
 
     fn config(rate_per_s: Option<f64>) -> LoadConfig {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| it.rate_per_s = rate_per_s)
+        LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| it.rate_per_s = rate_per_s)
     }
 
     #[test]

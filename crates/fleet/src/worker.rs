@@ -315,9 +315,8 @@ mod tests {
 
     #[test]
     fn cpu_usage_is_read_around_the_window_or_not_at_all() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let cpus = host::detect().cores.concat();
-        let config = LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| it.client.cpus = cpus);
+        let config = LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| it.client.cpus = cpus);
         // Ramp 1 s, warm-up 1 s, window 5 s, all in the past.
         let usage = || CpuUsage::new(&config, monotonic_ns() - 10_000_000_000);
         let at = |usage: &CpuUsage<'_>, ms: u64| usage.due[1] + Duration::from_millis(ms) - Duration::from_secs(7);

@@ -141,7 +141,7 @@ impl LoadError {
 
 #[cfg(test)]
 mod tests {
-    use wire::{Address, ServiceSpec};
+    use wire::Address;
 
     use super::*;
     use crate::config::{HttpTraffic, TlsConfig};
@@ -150,8 +150,7 @@ mod tests {
     fn remedy_names_only_settings_that_the_load_can_have() {
         let remedy = |has_http: bool, has_tls: bool, error: io::Error| {
             let target: Address = "127.0.0.1:80".parse().unwrap();
-            let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-            let config = LoadConfig::new(target, service).with(|it| {
+            let config = LoadConfig::small(target).with(|it| {
                 it.http = has_http.then(|| HttpTraffic::new(Vec::new()));
                 it.client.tls = has_tls.then(TlsConfig::default);
             });

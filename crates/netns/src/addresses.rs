@@ -71,11 +71,9 @@ mod tests {
 
     #[test]
     fn many_connections_need_several_source_addresses() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = |connections, is_v6| {
             let target = server_address(is_v6);
-            LoadConfig::new(target, service.clone())
-                .with(|it| (it.connections, it.rate_per_s) = (connections, Some(1.0)))
+            LoadConfig::small(target).with(|it| (it.connections, it.rate_per_s) = (connections, Some(1.0)))
         };
         assert_eq!(sources(&config(100, false), 28_000), Ok(Vec::new()));
         for is_v6 in [false, true] {

@@ -175,10 +175,9 @@ mod tests {
         let applied = Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None };
         let network = "lab:clients=5".parse().unwrap();
         let surrounding = Surrounding { socket: PathBuf::new(), network, applied };
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target = ([198, 18, 0, 1], 80);
         let sources = |connections, host: [u8; 4]| {
-            let config = LoadConfig::new(target, service.clone()).with(|it| it.connections = connections);
+            let config = LoadConfig::small(target).with(|it| it.connections = connections);
             surrounding.sources(&config, host.into()).unwrap()
         };
         assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel can choose");

@@ -71,8 +71,7 @@ mod tests {
     use crate::judge::tests::healthy;
 
     fn account(report: LoadResult) -> Account {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| it.connections = 10);
+        let config = LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| it.connections = 10);
         Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
     }
 

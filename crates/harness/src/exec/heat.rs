@@ -515,9 +515,8 @@ mod tests {
     #[test]
     fn clients_of_other_contestants_are_no_other_programs() {
         let gathered = |machine: &str, cpus: &[usize], cpu_ns, cpus_used| {
-            let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
             let phases = load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000, cool_down_ns: 0 };
-            let config = LoadConfig::new(([127, 0, 0, 1], 80), service)
+            let config = LoadConfig::small(([127, 0, 0, 1], 80))
                 .with(|it| (it.client.cpus, it.phases) = (cpus.to_vec(), phases));
             let report = LoadResult { cpu_ns, ..crate::judge::tests::healthy() };
             let account = Account { config, machine: machine.into(), place: String::new(), report, cpus_used };

@@ -120,10 +120,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn idle_connections_use_the_sources_of_the_trial() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target: wire::Address = "127.0.0.1:80".parse().unwrap();
         // Each connection occupies its port for at least 1 s after its end (TIME_WAIT).
-        let config = LoadConfig::new(target, service).with(|it| {
+        let config = LoadConfig::small(target).with(|it| {
             it.idle = 20_000;
             it.requests_per_connection = Some(1);
             it.rate_per_s = Some(100_000.0);

@@ -80,6 +80,11 @@ impl LoadConfig {
         }
     }
 
+    /// Returns such a load of requests and responses of one byte.
+    pub fn small(target: impl Into<Address>) -> Self {
+        Self::new(target, ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 })
+    }
+
     /// Returns the load with changes.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
@@ -224,8 +229,7 @@ mod tests {
 
     #[test]
     fn parts_sum_to_the_whole() {
-        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let whole = LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| {
+        let whole = LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| {
             it.connections = 403;
             it.idle = 7;
             it.active = 1.0 / 64.0;

@@ -158,9 +158,8 @@ mod tests {
     use crate::config::Phases;
 
     fn config(connections: u32, requests: Option<u32>, rate_per_s: f64) -> LoadConfig {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 600_000_000_000, cool_down_ns: 0 };
-        LoadConfig::new(([127, 0, 0, 1], 80), service).with(|it| {
+        LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| {
             it.connections = connections;
             it.requests_per_connection = requests;
             it.rate_per_s = Some(rate_per_s);

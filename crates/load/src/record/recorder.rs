@@ -251,8 +251,7 @@ mod tests {
 
     #[test]
     fn transaction_beyond_the_memory_is_in_counts_and_histograms() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = LoadConfig::new(([127, 0, 0, 1], 0), service);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0));
         let (clock, progress) = (Clock::calibrate(ClockChoice::Monotonic).unwrap(), Progress::default());
         let mut recorder = Recorder::new(clock, &config, 10, &progress).unwrap();
         recorder.begin(Times { start: 0, window: 1_000..2_000, drained: 3_000, begun_late_ns: 0 });

@@ -395,8 +395,7 @@ mod tests {
 
     #[test]
     fn transactions_beyond_the_memory_are_in_all_figures() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| it.client.clients = 3);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| it.client.clients = 3);
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let mut counts = Counts::default();
         (counts.unsampled, counts.completed_by_part[3]) = (2, 3);

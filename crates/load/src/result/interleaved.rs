@@ -226,8 +226,7 @@ mod tests {
         let slices =
             Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 10 * MS, gap_ns: 0, guard_ns: 2 * MS, seed: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 10 * MS, measure_ns: 320 * MS, cool_down_ns: 0 };
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = LoadConfig::new(([127, 0, 0, 1], 80), service);
+        let config = LoadConfig::small(([127, 0, 0, 1], 80));
         config.with(|it| (it.client.slices, it.phases, it.rate_per_s) = (Some(slices), phases, Some(1_000.0)))
     }
 

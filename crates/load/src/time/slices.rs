@@ -97,10 +97,9 @@ mod tests {
     fn made_up() -> (OwnSlices, Vec<u64>) {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let slices = Slices { heat: 0, contestants: 3, contestant: 1, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 7 };
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 10, warm_up_ns: 10, measure_ns: 30, cool_down_ns: 0 };
-        let config = LoadConfig::new(([127, 0, 0, 1], 80), service)
-            .with(|it| (it.client.slices, it.phases) = (Some(slices), phases));
+        let config =
+            LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| (it.client.slices, it.phases) = (Some(slices), phases));
         (OwnSlices::new(&config, &clock, 1_000), (0..5).map(|round| 1_000 + slices.start_ns(round)).collect())
     }
 
@@ -157,8 +156,7 @@ mod tests {
     #[test]
     fn client_without_slices_always_sends() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let mut slices = OwnSlices::new(&LoadConfig::new(([127, 0, 0, 1], 80), service), &clock, 5);
+        let mut slices = OwnSlices::new(&LoadConfig::small(([127, 0, 0, 1], 80)), &clock, 5);
         assert_eq!((slices.next_start(0), slices.after(7, 3)), (None, 10));
     }
 }

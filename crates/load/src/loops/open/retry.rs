@@ -209,9 +209,8 @@ mod tests {
     use crate::config::ClockChoice;
 
     fn retries(retries: u32, retry_budget: Option<f64>) -> Retries {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let request_timeout = Some(RequestTimeout { timeout_ns: 1, retries, retry_budget });
-        let config = LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| it.request_timeout = request_timeout);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| it.request_timeout = request_timeout);
         Retries::of(&config, &Clock::calibrate(ClockChoice::Monotonic).unwrap(), 9).unwrap()
     }
 

@@ -354,9 +354,8 @@ mod tests {
     #[test]
     fn late_response_does_not_cancel_its_retry() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
-        let config = LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| it.request_timeout = request_timeout);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| it.request_timeout = request_timeout);
         // Two planned requests, and the records of two retries.
         let records = [0; 4].map(|planned| Record::new(planned, 0));
         let (retries, links): ([Retry; 2], [Link; 1]) = Default::default();

@@ -7,8 +7,7 @@ use crate::time::clock::Clock;
 const WINDOW_NS: u64 = 1_000_000_000;
 
 fn whole(processes: u32) -> LoadConfig {
-    let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-    let config = LoadConfig::new(([127, 0, 0, 1], 80), service);
+    let config = LoadConfig::small(([127, 0, 0, 1], 80));
     let phases = crate::config::Phases { measure_ns: WINDOW_NS, ..config.phases };
     let request_timeout = Some(RequestTimeout { timeout_ns: WINDOW_NS, retries: 1, retry_budget: None });
     let rate_per_s = Some(3_000.0);

@@ -9,8 +9,7 @@ fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
 }
 
 fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
-    let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-    LoadConfig::new(([127, 0, 0, 1], 0), service)
+    LoadConfig::small(([127, 0, 0, 1], 0))
         .with(|it| (it.schedule, it.rate_per_s, it.phases) = (schedule, Some(rate_per_s), phases))
 }
 
