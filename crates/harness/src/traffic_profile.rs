@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((workload.request, workload.response), (Some(Size(300)), Some(Size(20_000))));
         assert_eq!(workload.rate.as_ref().unwrap().0, [Rate(750.0)]);
         let text = text_of(&observed, &experiment).unwrap();
-        assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
+        assert_eq!(Experiment::of(&text), experiment);
         assert!(!text.contains("is their mean"), "{text}");
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let text = text_of(&observed, &experiment).unwrap();
         assert!(text.contains("\n# The sizes of responses vary. The key `response` is their mean.\n"), "{text}");
         assert!(!text.contains("sizes of requests"), "{text}");
-        assert_eq!(Experiment::parse(&text, "x.toml").unwrap(), experiment);
+        assert_eq!(Experiment::of(&text), experiment);
     }
 
     #[test]

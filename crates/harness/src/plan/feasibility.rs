@@ -9,7 +9,6 @@ use server::spec::model::PerConnection;
 use server::{Accept, BusyPoll, ServeConfig};
 
 use super::limits::{BYTES_PER_REQUEST, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection};
-use super::stage_cpus;
 use crate::host::Host;
 use crate::record::network::{Applied, Links};
 use crate::record::{FleetFacts, Trial};
@@ -95,7 +94,6 @@ pub(super) fn reasons(trial: &Trial, host: &Host, capabilities: &mut Capabilitie
             let checked = capabilities.kernel.get(&"count-syscalls", server::metrics::tracepoints::can_count);
             reasons.extend(checked.err().map(|reason| format!("server.count-syscalls: {reason}; or remove it")));
         }
-        reasons.extend(stage_cpus::reasons(serve));
         reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     } else {
         if cfg!(not(target_os = "linux")) && trial.serve.target().is_none() {

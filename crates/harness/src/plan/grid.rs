@@ -100,7 +100,7 @@ mod tests {
     fn grid_has_an_experiment_for_each_combination() {
         let text = "name = \"x\"\narchitectures = \"mt\"\n[workload]\nconnections = [10, 20, 30]\nactive = [\"1/2\", 1]\n\
                     request = \"1B\"\nresponse = \"1B\"\nrate = [100, 200]\n";
-        let experiment = Experiment::parse(text, "x.toml").unwrap();
+        let experiment = Experiment::of(text);
         let work = "cpu=1us".parse().unwrap();
         let more =
             GridValues { responses: vec![Size(1), Size(9)], works: vec![None, Some(work)], ..GridValues::default() };

@@ -269,7 +269,7 @@ fn trial(
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             controllers: experiment.server.controllers(),
             stall: experiment.server.stall.map(|stall| stall.0),
-            datagrams: experiment.server.datagrams(),
+            datagrams: experiment.server.datagrams(experiment.workload.service),
             busy_poll,
             // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),

@@ -83,7 +83,7 @@ mod tests {
         let found = |workload: &str| {
             let text =
                 format!("architectures = \"epoll\"\nrepeats = 1\n[workload]\n{workload}\n[phases]\nmeasure = \"1s\"\n");
-            let experiment = Experiment::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+            let experiment = Experiment::of(&text);
             let mut plan = plan(&experiment, &Host::made_up()).unwrap();
             let count = plan.warnings.len();
             plan.check_windows();

@@ -244,7 +244,7 @@ mod tests {
                     [exec.it]\ncommand = [\"sh\", \"{port}\"]\nenvironment = { PORT = \"{port}\" }\n\
                     [workload]\nconnections = 1\nrate = 1\nrequest = \"1B\"\nresponse = \"2B\"\n\
                     [phases]\nramp = \"0\"\nwarm-up = \"0\"\nmeasure = \"1s\"\n";
-        let experiment = crate::spec::Experiment::parse(text, "x.toml").unwrap();
+        let experiment = crate::spec::Experiment::of(text);
         let again = toml::to_string(&experiment).unwrap();
         assert_eq!(crate::spec::Experiment::parse(&again, "again").unwrap(), experiment);
         let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();

@@ -231,4 +231,18 @@ impl Experiment {
 }
 
 #[cfg(test)]
+impl Experiment {
+    /// Returns the experiment of a valid file.
+    pub(crate) fn of(text: &str) -> Self {
+        Self::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Fails unless the experiment's file has the same experiment.
+    #[track_caller]
+    pub(crate) fn assert_reads_back(&self) {
+        assert_eq!(Self::of(&toml::to_string(self).unwrap()), *self);
+    }
+}
+
+#[cfg(test)]
 mod tests;

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes};
 use schemars::JsonSchema;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 use wire::http::client::{Request, RequestError, Url};
 
@@ -45,8 +44,7 @@ pub struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_lines: Option<PathBuf>,
     /// The requests, instead of `paths`, if they have different methods, headers, bodies or responses.
-    #[schemars(length(min = 1))]
-    #[serde(deserialize_with = "at_least_one", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestSpec>,
     /// The file with a request on each line, as a JSON object like those of `requests`, or as `[METHOD] PATH [xWEIGHT]`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,15 +59,6 @@ pub struct Http {
     pub length: Option<Length>,
     /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
     pub folder: Option<PathBuf>,
-}
-
-fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RequestSpec>, D::Error> {
-    let requests = Vec::deserialize(deserializer)?;
-    if requests.is_empty() {
-        Err(D::Error::custom("the list is empty; give at least one request"))
-    } else {
-        Ok(requests)
-    }
 }
 
 impl Http {

@@ -16,6 +16,7 @@ use super::schema::AcceptName;
 use super::stall::Stall;
 use super::transport::Transport;
 use super::units::{Budget, Cpus, Time};
+use super::workload::Service;
 
 /// The options of the servers besides their architectures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,8 +85,11 @@ impl Server {
         self.busy_poll.as_ref().map_or_else(|| vec![None], |polls| polls.0.iter().map(|poll| poll.0).collect())
     }
 
-    /// Returns how a server of `udp` receives and sends.
-    pub fn datagrams(&self) -> DatagramOptions {
+    /// Returns how a server receives and sends datagrams; only that of `udp` has options.
+    pub fn datagrams(&self, service: Service) -> DatagramOptions {
+        if service != Service::Udp {
+            return DatagramOptions::default();
+        }
         DatagramOptions { batch: self.datagram_batch.map_or(1, NonZeroU32::get), offload: self.datagram_offload }
     }
 

@@ -67,9 +67,6 @@ impl Trace {
 
     /// Checks the values. An error begins with the key, as `speed: ...`.
     pub(super) fn check(&self) -> Result<(), String> {
-        if !(self.speed > 0.0 && self.speed.is_finite()) {
-            return Err("speed: must be a finite number above 0, such as 2".to_owned());
-        }
         match self.length {
             Some(Time(0)) => Err("length: must be longer than 0".to_owned()),
             None if self.from == Some(TraceStart(None)) => {

@@ -68,12 +68,10 @@ impl Experiment {
         }
     }
 
-    /// Checks that `[quick]` only leaves out servers, and that the experiment after its changes is valid.
+    /// Checks that the experiment after the changes of `[quick]` is valid.
     fn check_quick(&self) -> Result<(), String> {
-        let Some(quick) = &self.quick else { return Ok(()) };
-        let mut servers = quick.architectures.iter().flat_map(|servers| &servers.0);
-        if let Some(other) = servers.find(|it| !self.architectures.0.contains(it)) {
-            return Err(format!("quick.architectures: `{other}` is not in `architectures`; add it there"));
+        if self.quick.is_none() {
+            return Ok(());
         }
         self.clone().quick().check().map_err(|reason| format!("quick: after its changes, {reason}"))
     }

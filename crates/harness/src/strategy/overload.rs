@@ -122,7 +122,7 @@ mod tests {
         let text = "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\"]\n[workload]\nconnections = 10\nrequest = \"1B\"\n\
                     response = \"2B\"\nrate = 1000\n[phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n\
                     cool-down = \"1s\"\n";
-        let plan = plan::plan(&Experiment::parse(text, "x.toml").unwrap(), &crate::host::Host::made_up()).unwrap();
+        let plan = plan::plan(&Experiment::of(text), &crate::host::Host::made_up()).unwrap();
         let pulse = Pulse { base: 0.5, peak: 2.0, before_ns: 2 * S, length_ns: S, after_ns: 3 * S };
         let request_timeout = RequestTimeout { timeout_ns: S, retries: 2, retry_budget: None };
         let strategy = Strategy::Overload(OverloadGoal { capacity, pulse, request_timeout });

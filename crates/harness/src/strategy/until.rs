@@ -113,7 +113,7 @@ mod tests {
         let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\", \"mp\"]\nrepeats = 4\n\
                     [workload]\nconnections = [10, 20]\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                     [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n";
-        let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), &Host::made_up()).unwrap();
+        let plan = plan(&Experiment::of(text), &Host::made_up()).unwrap();
         RunHeader { strategy: Strategy::Until(UntilGoal { margin: 0.02, time_max_ns }), ..RunHeader::made_up(plan) }
     }
 

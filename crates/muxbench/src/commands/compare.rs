@@ -190,7 +190,7 @@ mod tests {
         let of_file = Experiment::parse(text, "mine.toml").unwrap().quick;
         assert!(of_file.is_some());
         assert_eq!(printed("--print-experiment -r 700").quick, of_file);
-        assert_eq!(printed("--print-experiment --arch epoll").quick, None, "mt is not among the servers");
+        assert_eq!(printed("--print-experiment -c 2").quick, None, "three clients cannot share two connections");
         assert_eq!(printed("").quick, None, "only a printed file has it");
     }
 

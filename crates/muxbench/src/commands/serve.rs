@@ -159,7 +159,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         controllers: options.controllers(),
         stall: options.stall.map(|stall| stall.0),
-        datagrams: options.datagrams(),
+        datagrams: options.datagrams(workload.service),
         busy_poll,
         connections_max: match workload.service {
             Service::Udp => ports(workload)?,
@@ -190,13 +190,13 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that this process may use the server's CPUs, and that those of stages suit the architecture and belong to the server.
+/// Checks that this process may use the server's CPUs, and that those of stages are among them.
 fn check_cpus(config: &ServeConfig) -> anyhow::Result<()> {
     let allowed = server::platform::cpus();
     placement::check_allowed("--cpus", &config.cpus, &allowed).map_err(anyhow::Error::msg)?;
     let allowed = if config.cpus.is_empty() { allowed } else { config.cpus.clone() };
     let foreign = stage_cpus::check(&config.stage_cpus, &allowed).err();
-    match stage_cpus::reasons(config).into_iter().chain(foreign).next() {
+    match foreign {
         Some(reason) => bail!("{}", reason.replacen("server.", "--", 1)),
         None => Ok(()),
     }
@@ -435,8 +435,6 @@ mod tests {
             ("--tls-cert /none --tls-key /none", "cannot use TLS: /none: No such file"),
             ("--arch seda --cpus 0 --payload-cpus 1", "--payload-cpus: the server may not use CPU 1; choose from 0"),
             ("--cpus 0,4000", "--cpus: this process may not use CPU 4000; choose from 0"),
-            ("--arch epoll --network-cpus 0", "--network-cpus: `epoll` has no network threads"),
-            ("--datagram-batch 8", "only `udp` has datagrams"),
             ("--busy-poll 50us", "cannot poll loopback"),
             ("--arch epoll --stall every=1s,for=10ms", "`epoll` has no network threads to stall"),
             ("--arch symped:1000 --accept reuseport-cpu", "gives each connection to the worker of a CPU"),

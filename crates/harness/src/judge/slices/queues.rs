@@ -22,7 +22,7 @@ fn load() -> LoadConfig {
          [workload]\nconnections = 10\nrequest = \"1B\"\nresponse = \"2B\"\nrate = {RATE}\nschedule = \"poisson\"\n\
          [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"50s\"\n"
     );
-    let planned = plan(&Experiment::parse(&text, "x.toml").unwrap(), &crate::host::Host::made_up()).unwrap();
+    let planned = plan(&Experiment::of(&text), &crate::host::Host::made_up()).unwrap();
     planned.trials[0].load()
 }
 

@@ -11,7 +11,7 @@ fn planned_for(architectures: &str, changes: &str) -> Result<Plan, String> {
         "name = \"x\"\narchitectures = [{architectures}]\nrepeats = 2\n{changes}\n\
          [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n"
     );
-    plan(&Experiment::parse(&text, "x.toml").unwrap(), &Host::made_up())
+    plan(&Experiment::of(&text), &Host::made_up())
 }
 
 const WORKLOAD: &str = "[workload]\nconnections = [10, 20]\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000";
@@ -137,7 +137,7 @@ fn groups_have_room_or_servers_run_separately() {
         let text = "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\", \"mp\"]\n\
                     [workload]\nconnections = 100\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                     [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n";
-        let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), host).unwrap();
+        let plan = plan(&Experiment::of(text), host).unwrap();
         (plan.trials.iter().filter(|trial| trial.is_reference).count(), plan.interleaving.join("; "))
     };
     let mut host = Host::made_up();
@@ -183,7 +183,7 @@ fn workers_share_windows_if_their_clocks_are_exact() {
             "name = \"x\"\nrepeats = 1\narchitectures = [\"epoll\", \"mt\"]\n{WORKLOAD}\n\
              [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n"
         );
-        plan(&Experiment::parse(&text, "x.toml").unwrap(), &host).unwrap().interleaving.join("; ")
+        plan(&Experiment::of(&text), &host).unwrap().interleaving.join("; ")
     };
     // Slices of 20 ms have a guard of 4 ms.
     assert!(sentences(Some(MS)).starts_with("2 servers share each of 2 windows"), "{}", sentences(Some(MS)));

@@ -3,7 +3,7 @@ use crate::host::Host;
 use crate::plan::{Plan, plan};
 
 fn planned(text: &str) -> Result<Plan, String> {
-    plan(&Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}")), &Host::made_up())
+    plan(&Experiment::of(text), &Host::made_up())
 }
 
 fn trial<'a>(plan: &'a Plan, name: &str) -> &'a Trial {

@@ -25,18 +25,17 @@ const CLOSED_OF: &str = "rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10K
 fn closed_loop_of_kv_has_defaults() {
     let text =
         GOOD.replace(CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\nthink = \"1ms,exponential\"\n[phases]");
-    let experiment = Experiment::parse(&text, "x.toml").unwrap();
+    let experiment = Experiment::of(&text);
     assert_eq!(experiment.loads().unwrap()[0].kv, Some(Kv::default().traffic()));
     assert!(experiment.workload.think.0.exponential);
     let mut experiment = experiment;
     experiment.workload.kv = Some(Kv { keys: Popularity::Zipf { exponent: 0.99 }, ..Kv::default() });
-    let again = toml::to_string(&experiment).unwrap();
-    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    experiment.assert_reads_back();
 }
 
 #[test]
 fn settings_without_effect_are_named_with_what_has_them() {
-    let unused = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}")).unused();
+    let unused = |text: &str| Experiment::of(text).unused();
     assert_eq!(unused(GOOD), [""; 0]);
     let external = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
     let external =
@@ -62,7 +61,7 @@ fn settings_without_effect_are_named_with_what_has_them() {
         assert!(unused.iter().any(|it| it.starts_with(&format!("{key} has no effect: only "))), "{key}: {unused:?}");
     }
     let closed = GOOD.replace("[phases]", "schedule = \"closed\"\nactive = \"1/2\"\nthink = \"1ms\"\n[phases]");
-    let load = &Experiment::parse(&closed, "x.toml").unwrap().loads().unwrap()[0];
+    let load = &Experiment::of(&closed).loads().unwrap()[0];
     assert_eq!((load.rate_per_s, load.active, load.think.mean_ns), (None, 1.0, 1_000_000));
 }
 
@@ -70,7 +69,7 @@ fn settings_without_effect_are_named_with_what_has_them() {
 fn window_ends_after_its_sessions_or_its_measure() {
     let text = GOOD.replace("[phases]", "requests-per-connection = 5\n[phases]\nsessions = 30");
     let windows_ns = |text: &str| {
-        let loads = Experiment::parse(text, "x.toml").unwrap().loads().unwrap();
+        let loads = Experiment::of(text).loads().unwrap();
         loads.iter().map(|load| load.phases.measure_ns).collect::<Vec<_>>()
     };
     assert_eq!(windows_ns(&text), [1_000_000_000, 748_129_676], "150 requests at 100 and at 200.5 requests/s");
@@ -78,7 +77,7 @@ fn window_ends_after_its_sessions_or_its_measure() {
 
 #[test]
 fn profile_sets_the_rate_and_the_window() {
-    let parse = |rate: &str| Experiment::parse(&GOOD.replace("rate = [100, 200.5]", rate), "x.toml").unwrap();
+    let parse = |rate: &str| Experiment::of(&GOOD.replace("rate = [100, 200.5]", rate));
     let profile = "profile = \"hold:100:2s,ramp:100..500:1s\"";
     let of = |experiment: &Experiment| {
         let loads = experiment.loads().unwrap();
@@ -86,8 +85,7 @@ fn profile_sets_the_rate_and_the_window() {
     };
     let experiment = parse(profile);
     assert_eq!(of(&experiment), [(167.0, 3_000_000_000)]);
-    let again = toml::to_string(&experiment).unwrap();
-    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    experiment.assert_reads_back();
     let scaled = parse(&format!("{profile}\nrate = [1000, 2000]"));
     assert_eq!(of(&scaled), [(1_000.0, 3_000_000_000), (2_000.0, 3_000_000_000)]);
     assert_eq!(scaled.loads().unwrap()[1].peak_per_s().unwrap().round(), 6_000.0);
@@ -102,19 +100,18 @@ fn trace_sets_the_rate_and_the_window() {
         let trace = format!("trace = {{file = {path:?}, speed = 2, from = \"10ms\"}}{more}");
         GOOD.replace("rate = [100, 200.5]", &trace)
     };
-    let experiment = Experiment::parse(&text(""), "x.toml").unwrap();
+    let experiment = Experiment::of(&text(""));
     let load = &experiment.loads().unwrap()[0];
     let trace = load.trace.as_ref().unwrap();
     assert_eq!((trace.requests, trace.has_connections, load.phases.measure_ns), (3, true, trace.window_ns()));
     assert!((load.rate_per_s.unwrap() - 3.0 / (load.phases.measure_ns as f64 / 1e9)).abs() < 1e-9);
-    let again = toml::to_string(&experiment).unwrap();
-    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
-    let few = Experiment::parse(&text("\nactive = 0.5"), "x.toml").unwrap();
+    experiment.assert_reads_back();
+    let few = Experiment::of(&text("\nactive = 0.5"));
     assert_eq!(few.loads().unwrap()[0].active, 1.0, "the trace has the connection of each request");
-    let fast = Experiment::parse(&text("").replace("speed = 2", "speed = 1e8"), "x.toml").unwrap();
+    let fast = Experiment::of(&text("").replace("speed = 2", "speed = 1e8"));
     assert_eq!(fast.loads().unwrap_err(), "workload.trace.speed: the replay would last less than 1 ns; lower it");
     std::fs::remove_file(&path).unwrap();
-    let error = Experiment::parse(&text(""), "x.toml").unwrap().loads().unwrap_err();
+    let error = Experiment::of(&text("")).loads().unwrap_err();
     assert!(error.starts_with("workload.trace.file: cannot read ") && error.contains("No such file"), "{error}");
 }
 
@@ -126,7 +123,7 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
     let loads = |more: &str, service: &str| {
         let rate = format!("trace = {{file = {path:?}{more}}}\nservice = {service}");
         let text = GOOD.replace("rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"", &rate);
-        Experiment::parse(&text, "x.toml").unwrap().loads().map(|mut loads| loads.remove(0))
+        Experiment::of(&text).loads().map(|mut loads| loads.remove(0))
     };
     let load = loads("", "\"http\"").unwrap();
     let targets: Vec<_> = load.traffic.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
@@ -164,19 +161,18 @@ fn path_of_a_target_is_the_root_by_default() {
         let text = format!(
             "name = \"x\"\n[target.a]\nurl = {url:?}\n[workload]\nservice = \"http\"\ntransport = {transport:?}\n"
         );
-        let load = Experiment::parse(&text, "x.toml").unwrap().loads().unwrap().remove(0);
+        let load = Experiment::of(&text).loads().unwrap().remove(0);
         assert_eq!(load.traffic.http.unwrap().targets[0].path, "/", "{url}");
     }
 }
 
 #[test]
 fn small_file_has_defaults() {
-    let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
+    let experiment = Experiment::of(GOOD);
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
     assert_eq!(experiment.repeats.get(), 6);
     assert_eq!(experiment.client, Client::default());
-    let again = toml::to_string(&experiment).unwrap();
-    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    experiment.assert_reads_back();
 }
 
 #[test]
@@ -237,7 +233,6 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "schedule = \"random\"\n[phases]"),
         ("[phases]", "schedule = 3\n[phases]"),
         ("[phases]", "kv = 3\n[phases]"),
-        ("[phases]", "service = \"http\"\n[workload.http]\nrequests = []\n[phases]"),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
         ("rate = [100, 200.5]", "profile = \"hodl:10:1s\""),
@@ -324,7 +319,6 @@ fn every_mistake_is_reported_with_its_line() {
 fn changes_of_quick_must_fit_the_experiment() {
     let parse = |quick: &str| Experiment::parse(&format!("{GOOD}[quick]\n{quick}\n"), "x.toml");
     let error = |quick: &str| parse(quick).unwrap_err().to_string();
-    assert!(error("architectures = \"mt\"").contains("quick.architectures: `mt` is not in `architectures`"));
     let hosts = Experiment::parse(&format!("{GOOD}[network]\nclients = 20\n"), "x.toml").unwrap_err().to_string();
     assert!(hosts.contains("network.clients: cannot divide 10 connections among 20 clients"), "{hosts}");
     let clients = error("connections = 2\nclient = { clients = 4 }");

@@ -20,7 +20,7 @@ fn header(names: &[&str], objective: Figure, limits: &[(Figure, f64)], budget_s:
          [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n",
         names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
     );
-    let (experiment, host) = (Experiment::parse(&text, "x.toml").unwrap(), Host::made_up());
+    let (experiment, host) = (Experiment::of(&text), Host::made_up());
     let (plan, contestants, variations) = variations::planned(plan(&experiment, &host).unwrap(), &experiment, &host);
     let goal = AdviseGoal {
         objective: vec![AdviseWeight { figure: objective, weight: 1.0 }],
@@ -244,7 +244,7 @@ fn impossible_changes_have_reasons() {
     let text = "name = \"x\"\narchitectures = [\"mt\", \"epoll\"]\n\
                 [workload]\nconnections = 3\nservice = \"http\"\nschedule = \"closed\"\nhttp.paths = \"/\"\n\
                 [phases]\nramp = \"0\"\nmeasure = \"900ms\"\n";
-    let (experiment, host) = (Experiment::parse(text, "x.toml").unwrap(), Host::made_up());
+    let (experiment, host) = (Experiment::of(text), Host::made_up());
     let (_, _, parts) = variations::planned(plan(&experiment, &host).unwrap(), &experiment, &host);
     let reasons: Vec<_> = parts.iter().filter_map(|part| Some((&*part.name, part.first.as_ref().err()?))).collect();
     for (name, words) in [
@@ -266,6 +266,5 @@ fn confirmation_compares_the_winner_with_its_rival() {
     let servers: Vec<String> = experiment.architectures.0.iter().map(ToString::to_string).collect();
     assert_eq!((servers, experiment.repeats.get()), (vec!["mt".to_owned(), "epoll".to_owned()], 5));
     assert_eq!(experiment.phases.measure.to_string(), "2s");
-    let text = toml::to_string(&experiment).unwrap();
-    assert_eq!(Experiment::parse(&text, "confirm.toml").unwrap(), experiment);
+    experiment.assert_reads_back();
 }

@@ -11,7 +11,7 @@ fn header(figures: [Figure; 2]) -> RunHeader {
     let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\nrepeats = 60\n\
                 [workload]\nconnections = 10\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
                 [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n";
-    let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), &Host::made_up()).unwrap();
+    let plan = plan(&Experiment::of(text), &Host::made_up()).unwrap();
     let limit = |figure, is_required| GateLimit { figure, tolerance: 0.05, is_required };
     let limits = vec![limit(figures[0], true), limit(figures[1], false)];
     let goal = GateGoal { old: "epoll".parse().unwrap(), limits, time_max_ns: 100 * SECOND_NS };
