@@ -17,9 +17,6 @@ use crate::options::format::FormatArgs;
 use crate::options::{is_given, table};
 use crate::{help, output};
 
-/// Flags of `atlas` that `--merge` allows, besides those of the format.
-const ALLOWED_WITH_MERGE: [&str; 3] = ["merge", "html", "quiet"];
-
 /// Compare ways of building a network server under your traffic
 ///
 /// muxbench runs one workload against servers that differ only in their architecture (processes, threads, select, poll,
@@ -155,29 +152,8 @@ pub fn chosen(tool: &mut clap::Command, name: Option<OsString>) -> &mut clap::Co
     }
 }
 
-/// Returns an error for given flags that `--resume` or `--merge` refuses.
-fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    conflict_with_resume(command, matches).or_else(|| conflict_with_merge(command, matches))
-}
-
-/// Returns an error that names the given flags that `--merge` of `atlas` rejects. The races of a map contain their traffic.
-fn conflict_with_merge(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    if command.get_name() != "atlas" || !is_given(matches, "merge") {
-        return None;
-    }
-    let format = FormatArgs::augment_args(clap::Command::default());
-    let is_allowed = |arg: &Arg| {
-        let id = arg.get_id();
-        ALLOWED_WITH_MERGE.iter().any(|it| id == it) || format.get_arguments().any(|arg| arg.get_id() == id)
-    };
-    let wrong: Vec<&Arg> =
-        command.get_arguments().filter(|arg| !is_allowed(arg) && is_given(matches, arg.get_id().as_str())).collect();
-    let names = listed(&wrong, "and")?;
-    Some(format!("{names} cannot be used with --merge, which shows the races of its folders as they are; omit it"))
-}
-
 /// Returns an error that names the given flags that `--resume` rejects. A stored run contains its experiment.
-fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
+fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
     }

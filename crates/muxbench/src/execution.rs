@@ -145,7 +145,7 @@ pub fn measure(
         let stop = stop_at_signals()?;
         let session = Session::resume(&folder, args.has("allow-exec"), clients, change)
             .with_context(|| format!("cannot resume {}", folder.display()))?;
-        args.versus(&session.header.trials)?;
+        args.actions.versus(&session.header.trials)?;
         (session, stop)
     } else {
         let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
@@ -158,7 +158,7 @@ pub fn measure(
                 bail!("stopped");
             }
             let (mut plan, strategy) = strategy(plan, host)?;
-            args.versus(&plan.trials)?;
+            args.actions.versus(&plan.trials)?;
             if !strategy.is_search() {
                 plan.check_windows();
             }

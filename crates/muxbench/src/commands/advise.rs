@@ -97,7 +97,7 @@ impl Args {
             let reasons: Vec<&str> = race.iter().flat_map(|trial| &trial.infeasible).map(String::as_str).collect();
             bail!("a race needs two servers that can run here; try --arch all\n{}", reasons.join("\n"));
         };
-        let objective = self.objective.weights(&first.workload)?;
+        let objective = self.objective.weights(&first.workload);
         self.objective.check_limits([&first.workload].into_iter())?;
         let budget = self.budget();
         let repeats = Time(advise::shortest_ns(race) / 1_000_000_000 * 1_000_000_000);

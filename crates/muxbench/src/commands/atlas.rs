@@ -231,7 +231,7 @@ impl Args {
         let (plan, contestants) = variations::unchanged(plan, cell);
         let Some(first) = plan.trials.first() else { bail!("the plan has no servers") };
         let goal = AdviseGoal {
-            objective: self.objective.weights(&first.workload)?,
+            objective: self.objective.weights(&first.workload),
             limits: self.objective.limits(),
             contestants,
             variations: Vec::new(),

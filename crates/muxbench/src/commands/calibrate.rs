@@ -16,7 +16,7 @@ use wire::{Address, ServiceSpec};
 
 use crate::options::format::FormatArgs;
 use crate::options::given::Options;
-use crate::options::{named, repeated};
+use crate::options::named;
 use crate::{exit, output};
 
 /// Measure known response times: the bias and spread of the client
@@ -69,12 +69,6 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(hold) = repeated(&args.hold) {
-        bail!("--hold: {hold} appears twice; remove one");
-    }
-    if let Some(law) = repeated(&args.law) {
-        bail!("--law: {} appears twice; remove one", law.name());
-    }
     let client: spec::Client = args.options.read("client.")?;
     if let Some(hold) = args.hold.iter().find(|hold| hold.0 >= client.timeout.0) {
         bail!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use harness::record::{Run, Strategy};
@@ -13,13 +13,14 @@ use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
 use report::analysis::deviation::{Deviations, INTERLEAVED};
 use report::analysis::gate_history::GateHistory;
-use report::analysis::{history, row_named};
+use report::analysis::history;
 use report::export::csv;
 use report::plot::{Drawn, gate_history, trends};
 use report::{Overloads, RunDiff, export, format, html, text};
 
 use crate::files::{send_times, write, write_figures, write_paper_figures};
 use crate::options::format::FormatArgs;
+use crate::options::given::Actions;
 use crate::{execution, output};
 
 /// Flags that choose what to print, so `--html` and `--figures` conflict with them.
@@ -52,10 +53,10 @@ pub struct Args {
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
     /// Show only this figure of the paper
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "paper")]
     figure: Option<String>,
     /// Show only this table of the paper
-    #[arg(long, value_name = "N", conflicts_with = "figure")]
+    #[arg(long, value_name = "N", conflicts_with = "figure", requires = "paper")]
     table: Option<String>,
     /// Write an HTML page [default: RUN/report.html]
     ///
@@ -75,17 +76,8 @@ pub struct Args {
     send_deviation: bool,
     #[command(flatten)]
     format: FormatArgs,
-    /// Say why: system calls, switches, CPU per request
-    ///
-    /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
-    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
-    explain: bool,
-    /// Print ratios and added times to this row, not to the best
-    ///
-    /// A name of the first column; of an external server also NAME without exec: or target:. `pairs` of --json has all ratios
-    #[arg(long, value_name = "ROW", help_heading = "Results", hide_short_help = true)]
-    #[arg(conflicts_with_all = ["json", "csv", "paper", "send_deviation", "openmetrics"])]
-    versus: Option<String>,
+    #[command(flatten)]
+    actions: Actions,
     /// Print CSV
     ///
     /// A row is a trial (one run), a server (an overload), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
@@ -109,10 +101,6 @@ impl Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
-    if args.paper.is_none() && (args.figure.is_some() || args.table.is_some()) {
-        let reason = "--figure and --table name a part of a paper; add --paper NAME";
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, reason).into());
-    }
     if let [_, _, ..] = args.runs.as_slice()
         && let Some(file) = args.runs.iter().find(|it| it.is_file())
     {
@@ -137,7 +125,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     let run = read(folder)?;
     let is_overload = matches!(run.header.strategy, Strategy::Overload(_));
     for (flag, is_given) in [
-        ("--explain", args.explain),
+        ("--explain", args.actions.has("explain")),
         ("--html", args.html.is_some() && !is_overload),
         ("--figures", args.figures.is_some() && !is_overload),
         ("--paper", args.paper.is_some()),
@@ -147,13 +135,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         }
     }
     let path = |name: &str| args.html.clone().map(|file| file.unwrap_or_else(|| folder.join(name)));
-    let versus = match &args.versus {
-        Some(_) if !matches!(run.header.strategy, Strategy::Whole | Strategy::Until(_) | Strategy::Gate(_)) => {
-            bail!("--versus: only rankings have ratios; try a run of `muxbench compare`")
-        }
-        Some(name) => Some(row_named(&run.header.trials, name).map_err(|reason| anyhow!("--versus: {reason}"))?),
-        None => None,
-    };
+    let versus = args.actions.versus(&run.header.trials)?;
     let mut sends_of = |trial| send_times(folder, &run, trial);
     let summary = || report::analysis::Summary::of(&run);
     if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
@@ -193,7 +175,7 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         let show = |medium| {
             let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
             text::render_versus(&run, versus.as_deref(), medium)
-                + &if args.explain { explanation() } else { String::new() }
+                + &if args.actions.has("explain") { explanation() } else { String::new() }
         };
         let csv = || Overloads::of(&run).map_or_else(|| csv::of_rows(&run.records), |it| csv::of_rows(&it.rows));
         args.format.print_or_csv(args.csv, || export::json::of(&run), csv, show)?;
@@ -214,17 +196,7 @@ fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rejects flags that show one run.
-fn check_one_run(args: &Args) -> anyhow::Result<()> {
-    match [("--explain", args.explain), ("--versus", args.versus.is_some())].into_iter().find(|(_, is_given)| *is_given)
-    {
-        Some((flag, _)) => bail!("{flag}: there are several runs; name one"),
-        None => Ok(()),
-    }
-}
-
 fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
-    check_one_run(args)?;
     let mut builder = history::HistoryBuilder::default();
     for folder in &folders_of(given)? {
         let name = folder.display().to_string();
@@ -277,8 +249,6 @@ fn show_gate_history(args: &Args, file: &Path) -> anyhow::Result<()> {
     for (flag, is_given) in [
         ("--html", args.html.is_some()),
         ("--csv", args.csv),
-        ("--explain", args.explain),
-        ("--versus", args.versus.is_some()),
         ("--paper", args.paper.is_some()),
         ("--send-deviation", args.send_deviation),
         ("--openmetrics", args.openmetrics),
@@ -325,7 +295,6 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
 }
 
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
-    check_one_run(args)?;
     let (first, second) = (read(a)?, read(b)?);
     let (first, second) = (advise::as_planned(&first), advise::as_planned(&second));
     for (folder, run) in [(a, &first), (b, &second)] {

@@ -18,7 +18,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         output::print_json(&report::export::json::of(run))?;
     } else {
         let medium = args.format.medium();
-        let versus = args.versus(&run.header.trials)?;
+        let versus = args.actions.versus(&run.header.trials)?;
         output::print(&report::text::render_versus(run, versus.as_deref(), medium))?;
         if args.has("explain") && !run.header.strategy.is_search() {
             output::print(&format!("\n{}", report::text::cost::render(&report::analysis::Summary::of(run), medium)))?;

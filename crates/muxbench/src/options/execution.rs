@@ -26,13 +26,6 @@ impl ExecutionArgs {
         self.actions.get("output")
     }
 
-    /// Returns the label of the row to which ratios refer, if the user chose one of these trials.
-    pub fn versus(&self, trials: &[Trial]) -> anyhow::Result<Option<String>> {
-        let name = self.actions.get::<String>("versus");
-        let label = name.map(|name| row_named(trials, &name).map_err(|reason| anyhow!("--versus: {reason}")));
-        label.transpose()
-    }
-
     /// Returns the given flags that choose how a run is shown. `--resume` allows them all.
     pub fn display_flags(&self) -> Vec<String> {
         let own = ["--strict", "--explain", "--quiet"].map(|flag| (flag, self.has(&flag[2..])));
@@ -41,5 +34,14 @@ impl ExecutionArgs {
             .into_iter()
             .chain(versus.into_iter().flatten())
             .collect()
+    }
+}
+
+impl Actions {
+    /// Returns the label of the row to which ratios refer, if the user chose one of these trials.
+    pub fn versus(&self, trials: &[Trial]) -> anyhow::Result<Option<String>> {
+        let name = self.get::<String>("versus");
+        let label = name.map(|name| row_named(trials, &name).map_err(|reason| anyhow!("--versus: {reason}")));
+        label.transpose()
     }
 }

@@ -7,7 +7,6 @@ use harness::record::{AdviseLimit, AdviseWeight, Figure, Workload};
 use harness::spec::units::{Rate, Size, Time, UnitError};
 use wire::names;
 
-use super::repeated;
 use crate::output;
 
 /// The heading of the flags.
@@ -82,21 +81,18 @@ impl FromStr for Limit {
 
 impl ObjectiveArgs {
     /// Returns the objective for a workload.
-    pub fn weights(&self, workload: &Workload) -> anyhow::Result<Vec<AdviseWeight>> {
-        let figures: Vec<Figure> = self.objective.iter().map(|it| it.0.figure).collect();
-        if repeated(&figures).is_some() {
-            bail!("--objective: a figure has two weights; name each figure once");
-        }
-        if figures == [Figure::Rate] && !workload.is_closed() {
+    pub fn weights(&self, workload: &Workload) -> Vec<AdviseWeight> {
+        let is_rate = |it: &Weight| it.0.figure == Figure::Rate;
+        if matches!(&self.objective[..], [one] if is_rate(one)) && !workload.is_closed() {
             output::note(
                 "--objective rate: in an open loop, all servers that keep up have the same rate; try --schedule closed",
             );
         }
         let default = if workload.is_closed() { Figure::Rate } else { Figure::P50 };
-        Ok(match self.objective.as_slice() {
+        match self.objective.as_slice() {
             [] => vec![AdviseWeight { figure: default, weight: 1.0 }],
             given => given.iter().map(|it| it.0).collect(),
-        })
+        }
     }
 
     /// Returns the limits of the winner.
@@ -104,15 +100,11 @@ impl ObjectiveArgs {
         self.limit.iter().map(|it| it.0).collect()
     }
 
-    /// Fails if a figure has two limits, or if no server can meet the limits under any of these workloads.
+    /// Fails if no server can meet the limits under any of these workloads.
     pub fn check_limits<'a>(&self, workloads: impl Iterator<Item = &'a Workload>) -> anyhow::Result<()> {
         // A closed loop has no rate of its own.
         let planned_per_s = workloads.map(|it| it.rate_per_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
-        let limits = self.limits();
-        if repeated(&limits.iter().map(|it| it.figure).collect::<Vec<_>>()).is_some() {
-            bail!("--limit: a figure has two limits; name each figure once");
-        }
-        if let Some(limit) = limits.iter().find(|it| it.figure == Figure::Rate && it.value > planned_per_s) {
+        if let Some(limit) = self.limits().iter().find(|it| it.figure == Figure::Rate && it.value > planned_per_s) {
             bail!(
                 "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \
                  --schedule closed",

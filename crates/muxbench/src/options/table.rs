@@ -197,6 +197,7 @@ pub const COMMANDS: &[Command] = &[
         &[(NO_VALID_TRIAL, "the trial is not valid"), RESUMABLE],
     ),
     command("plan", SYSCALLS | TRIALS, &[], &[]),
+    command("report", EXPLAIN | VERSUS, &[], &[]),
     command("reproduce", 0, &[], &[(STOPPED, "stopped by a signal; a second call continues")]),
     command("calibrate", PLACEMENT | CLIENT, &[], &[(NO_VALID_TRIAL, "with --strict: a bias exceeds its limit")]),
     command(
@@ -668,7 +669,7 @@ rows! {
         /// Say why: system calls, switches, CPU per request
         ///
         /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
-        "explain" "" switch, action(), conflicts("json"), basic("compare run");
+        "explain" "" switch, action(), conflicts("json"), basic("compare run report");
     }
     VERSUS "Results" "" {
         /// Print ratios and added times to this row, not to the best
