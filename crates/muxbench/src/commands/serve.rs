@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use harness::host::placement;
 use harness::plan::stage_cpus;
 use harness::spec::units::{Cpus, Size, TimeLimit, count};
-use harness::spec::{Experiment, Kv, OneOrMany, ServerSpec, Service, WorkloadSpec};
+use harness::spec::{Experiment, OneOrMany, ServerSpec, Service, WorkloadSpec};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
@@ -25,11 +25,10 @@ use server::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wire::ServiceSpec;
-use wire::udp::DATAGRAM_BYTES_MAX;
 
 use crate::options::experiment::BaseArgs;
 use crate::options::given::{Actions, Options};
+use crate::options::setup::checked;
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -135,9 +134,8 @@ fn forward<I: Iterator<Item = Message>>(
 /// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
     let experiment = experiment(args)?;
-    for sentence in experiment.unused() {
-        output::note(args.options.with_flag(sentence, false));
-    }
+    let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?;
+    let [load] = &loads[..] else { bail!("--ports: a server has one number of ports, not {}; name one", loads.len()) };
     let (options, workload) = (&experiment.server, &experiment.workload);
     let accepts = options.accepts(args.arch);
     let &[accept] = &accepts[..] else { bail!("--accept: a server has one strategy, not {}; name one", accepts.len()) };
@@ -151,7 +149,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     let config = ServeConfig {
         architecture: args.arch,
         accept,
-        service: service(workload)?,
+        service: load.service.clone(),
         work: workload.simulated_work.map(|work| work.0),
         listen: args.actions.get_or_default("listen", "serve"),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
@@ -161,11 +159,11 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         stall: options.stall.map(|stall| stall.0),
         datagrams: options.datagrams(workload.service),
         busy_poll,
-        connections_max: match workload.service {
-            Service::Udp => ports(workload)?,
+        connections_max: match load.service.ports() {
+            Some(ports) => ports,
             // The default of a pool is lower, because its workers take long to start.
-            _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
-            _ => args.connections_max.map_or(20_000, NonZeroU32::get),
+            None if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
+            None => args.connections_max.map_or(20_000, NonZeroU32::get),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         tls: tls(args),
@@ -177,7 +175,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     if args.json {
         send(&ready_event(&server));
     } else {
-        output::print(&greeting(args.arch, workload, &server))?;
+        output::print(&greeting(&config, workload, &server))?;
     }
     while !server.has_ended() && !matches!(messages.recv_timeout(POLL_INTERVAL), Ok(Message::Stop)) {}
     let end = server.snapshot();
@@ -202,27 +200,32 @@ fn check_cpus(config: &ServeConfig) -> anyhow::Result<()> {
     }
 }
 
-/// Returns an experiment with this server, whose other settings are those of the options.
+/// Returns an experiment with this server, whose other settings are those of the options. Names the options without effect.
 fn experiment(args: &Args) -> anyhow::Result<Experiment> {
     let mut experiment = BaseArgs::default().read()?;
     (experiment.workload, experiment.architectures) = (WorkloadSpec::default(), OneOrMany(vec![args.arch.into()]));
     args.options.apply(&mut experiment, "")?;
-    Ok(experiment)
+    for sentence in experiment.unused() {
+        output::note(args.options.with_flag(sentence, false));
+    }
+    Ok(checked(&experiment, &args.options, false)?.0)
 }
 
-fn greeting(architecture: Architecture, workload: &WorkloadSpec, server: &Server) -> String {
-    let (request, response) = sizes(workload);
+fn greeting(config: &ServeConfig, workload: &WorkloadSpec, server: &Server) -> String {
+    let ServeConfig { architecture, service, .. } = config;
+    let sizes = |(request, response): (u32, u32)| format!("{} -> {}", Size(request), Size(response));
+    let sizes = service.fixed().map(sizes).unwrap_or_default();
     let folder = workload.http.as_ref().and_then(|http| http.folder.as_ref());
     let memory = || workload.kv.clone().unwrap_or_default().memory;
     let service = match (workload.service, folder, server.ports()) {
-        (Service::Fixed, ..) => format!("fixed: {request} -> {response}"),
+        (Service::Fixed, ..) => format!("fixed: {sizes}"),
         (Service::Kv, ..) => format!("kv: {}", memory()),
         (Service::Redis, ..) => format!("redis: {}", memory()),
         (Service::Http, Some(folder), _) => format!("http: {}", folder.display()),
         (Service::Http, None, _) => "http: /bytes/N".into(),
         (Service::Stream, ..) => workload.stream.clone().unwrap_or_default().to_string(),
         (Service::Udp, _, ports) => {
-            format!("udp: {request} -> {response}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
+            format!("udp: {sizes}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
         }
     };
     let service = if server.certificates().is_some() { service + ", TLS" } else { service };
@@ -248,49 +251,10 @@ fn ready_event(server: &Server) -> ServerEvent {
     }
 }
 
-/// Returns the sizes of a request and a response. The default for datagrams fits in one packet of any network.
-fn sizes(workload: &WorkloadSpec) -> (Size, Size) {
-    let response = Size(if workload.service == Service::Udp { 128 } else { 10 << 10 });
-    (workload.request.unwrap_or(Size(128)), workload.response.unwrap_or(response))
-}
-
-/// Returns the number of ports of `udp`.
-fn ports(workload: &WorkloadSpec) -> anyhow::Result<u32> {
-    match workload.ports.0[..] {
-        [] => Ok(10),
-        [ports] => Ok(ports.get()),
-        ref several => bail!("--ports: a server has one number of ports, not {}; name one", several.len()),
-    }
-}
-
 fn tls(args: &Args) -> Option<Tls> {
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
     (args.tls || files.is_some()).then_some(Tls { files })
-}
-
-fn service(workload: &WorkloadSpec) -> anyhow::Result<ServiceSpec> {
-    let (request, response) = sizes(workload);
-    let (request_bytes, response_bytes) = (request.0, response.0);
-    Ok(match workload.service {
-        Service::Fixed => ServiceSpec::Fixed { request_bytes, response_bytes },
-        Service::Udp => {
-            if let Some(size) = [request, response].into_iter().find(|size| !wire::udp::is_size(size.0)) {
-                bail!("--request, --response: invalid datagram size {size}; expected 8 to {DATAGRAM_BYTES_MAX} bytes");
-            }
-            ServiceSpec::Udp { ports: ports(workload)?, request_bytes, response_bytes }
-        }
-        Service::Kv | Service::Redis => {
-            let records = workload.kv.clone().unwrap_or_default();
-            let Kv { item_max, memory, .. } = records;
-            if item_max.0 > memory.0 / 4 {
-                bail!("--item-max {item_max} exceeds a quarter of --memory ({memory}); try a smaller one");
-            }
-            if workload.service == Service::Kv { records.kv() } else { records.redis() }
-        }
-        Service::Http => workload.http.clone().unwrap_or_default().service(),
-        Service::Stream => workload.stream.clone().unwrap_or_default().service(),
-    })
 }
 
 /// Serves for a runner, which sends the configuration as one line of JSON, then `mark` and `moved`.
