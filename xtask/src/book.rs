@@ -17,9 +17,6 @@ const REFERENCE: [&str; 4] = ["commands", "experiments", "results", "exit-codes"
 const PICTURES: [&str; 2] = ["png", "svg"];
 
 /// Builds the book in `folder` and returns the folder of its pages. `muxbench` is the binary that prints the reference.
-///
-/// # Errors
-/// When a file cannot be read or written, `muxbench` fails, or a link leads nowhere.
 pub fn build(muxbench: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let source = folder.join("src");
     crate::create_empty_folder(&source)?;

@@ -28,25 +28,16 @@ pub fn clean(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs a command silently; an error contains the command's output.
-///
-/// # Errors
-/// When the command fails.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     output(command).map(drop)
 }
 
 /// Runs a command silently, and returns its standard output; an error contains all its output.
-///
-/// # Errors
-/// When the command fails.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     output_of(command, &[0])
 }
 
 /// Like [`output`], for a command that may end with any of these statuses.
-///
-/// # Errors
-/// When the command fails.
 pub fn output_of(command: &mut Command, statuses: &[i32]) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
@@ -59,9 +50,6 @@ pub fn output_of(command: &mut Command, statuses: &[i32]) -> anyhow::Result<Stri
 }
 
 /// Runs a command with its output on the terminal.
-///
-/// # Errors
-/// When the command fails.
 pub fn show(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{}`", line(command)))?;
     ensure!(status.success(), "`{}` failed ({status})", line(command));
@@ -69,9 +57,6 @@ pub fn show(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// Prints a command and runs it, with its output on the terminal; an error ends with `remedy`.
-///
-/// # Errors
-/// When the command fails.
 pub fn step(command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {}", line(command));
     show(command).map_err(|error| anyhow!("{error:#}{remedy}"))
@@ -85,9 +70,6 @@ fn line(command: &Command) -> String {
 }
 
 /// Creates the folder `target/NAME` if necessary, and locks it, because test commands must not build it at the same time.
-///
-/// # Errors
-/// When the folder cannot be created or locked.
 pub fn locked_folder(name: &str) -> anyhow::Result<(File, PathBuf)> {
     let folder = root().join("target").join(name);
     let lock = folder.with_extension("lock");
@@ -101,9 +83,6 @@ pub fn locked_folder(name: &str) -> anyhow::Result<(File, PathBuf)> {
 }
 
 /// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` contains the text of the current `inputs`.
-///
-/// # Errors
-/// When `build` fails, or the folder cannot be locked or read.
 pub fn build_once(
     name: &str,
     mark: &str,

@@ -40,9 +40,6 @@ pub struct Shown {
 
 impl Shown {
     /// Parses the arguments. Returns nothing for a command that prints help, or in the text for an incomplete one.
-    ///
-    /// # Errors
-    /// When the command line is invalid.
     pub fn parse(&self, command: &mut clap::Command) -> Result<Option<ArgMatches>, String> {
         let line = iter::once(&self.program).chain(&self.arguments);
         let error = match command.try_get_matches_from_mut(line) {
@@ -62,9 +59,6 @@ impl Shown {
 }
 
 /// Returns the commands of all documents except the changelog, whose commands may belong to earlier versions.
-///
-/// # Errors
-/// When a document cannot be read.
 pub fn of_documents() -> io::Result<Vec<Shown>> {
     let mut found = Vec::new();
     for path in crate::documents()?.iter().filter(|path| !path.ends_with("CHANGELOG.md")) {

@@ -20,9 +20,6 @@ pub fn root() -> &'static Path {
 }
 
 /// Returns the paths of all documents: those in the workspace folder, and those below `docs`.
-///
-/// # Errors
-/// When a folder cannot be read.
 pub fn documents() -> io::Result<Vec<PathBuf>> {
     let top = fs::read_dir(root())?.flatten().map(|entry| entry.path());
     let mut found: Vec<_> = top.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
@@ -32,9 +29,6 @@ pub fn documents() -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the files below a folder with this extension, sorted; build folders (`target`) are left out.
-///
-/// # Errors
-/// When a folder cannot be read.
 pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -50,26 +44,17 @@ pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the text of a file.
-///
-/// # Errors
-/// When the file cannot be read; the error names it.
 pub fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
 /// Writes a file, in a new folder if necessary.
-///
-/// # Errors
-/// When the file cannot be written; the error names it.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).and_then(|()| fs::write(path, content)).with_context(|| path.display().to_string())
 }
 
 /// Creates an empty folder in place of an existing one.
-///
-/// # Errors
-/// When the folder cannot be removed or created.
 pub fn create_empty_folder(folder: &Path) -> anyhow::Result<()> {
     let emptied = if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) };
     emptied.and_then(|()| fs::create_dir_all(folder)).with_context(|| folder.display().to_string())

@@ -36,9 +36,6 @@ pub struct About {
 
 /// Fills the folder that users of the portable archive unpack: the program, its licences, the manual pages and the completions.
 /// `native` is a muxbench for this host, which prints the pages.
-///
-/// # Errors
-/// When a file cannot be written, or `native` fails.
 pub fn portable(program: &Path, native: &Path, folder: &Path) -> anyhow::Result<()> {
     copy(program, &folder.join("muxbench"))?;
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
@@ -53,18 +50,12 @@ pub fn portable(program: &Path, native: &Path, folder: &Path) -> anyhow::Result<
 }
 
 /// Writes a compressed archive of a folder.
-///
-/// # Errors
-/// When `tar` fails.
 pub fn archive(folder: &Path, file: &Path) -> anyhow::Result<()> {
     let name = folder.file_name().context("the folder has a name")?.to_string_lossy();
     tar(folder.parent().unwrap_or(folder), &["--use-compress-program=gzip -9 --no-name", &name], file)
 }
 
 /// Writes a Debian package of the files of [`portable`].
-///
-/// # Errors
-/// When `gzip` or `dpkg-deb` fails.
 pub fn deb(about: &About, processor: Processor, portable: &Path, file: &Path) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for the package")?;
     let (tree, share) = (folder.path().join("tree"), folder.path().join("tree/usr/share"));
@@ -115,9 +106,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the SHA-256 of a file as hexadecimal digits.
-///
-/// # Errors
-/// When `sha256sum` fails.
 pub fn sha256(file: &Path) -> anyhow::Result<String> {
     let text = command::output(Command::new("sha256sum").arg(file))?;
     Ok(text.split_whitespace().next().unwrap_or_default().trim_start_matches('\\').to_owned())

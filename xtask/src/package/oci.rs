@@ -18,9 +18,6 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Writes an image for several processors, whose programs are static.
-///
-/// # Errors
-/// When a file cannot be written, or a program that archives fails.
 pub fn image(about: &About, programs: &[(Processor, PathBuf)], file: &Path) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for the image")?;
     let layout = Layout(folder.path());
