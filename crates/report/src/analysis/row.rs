@@ -6,7 +6,7 @@ use harness::record::{Figure, FigureMap, Trial, VerdictKind, Workload};
 use load::result::LateSends;
 use schemars::JsonSchema;
 use serde::Serialize;
-use server::{Accept, Controllers, Options, ReadBudget};
+use server::Options;
 use stats::sequential::Decision;
 use stats::{Distribution, Estimate, Ratio, Repeat};
 
@@ -55,15 +55,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub(crate) architecture: String,
-    /// `None` for an external server.
-    pub(crate) accept: Option<Accept>,
-    /// The largest size of one read; `None` for an external server.
-    pub(crate) read_budget_bytes: Option<ReadBudget>,
-    /// `None` without controllers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) controllers: Option<Controllers>,
     /// The options of the server; `None` for an external server.
-    #[serde(skip)]
     pub(crate) options: Option<Options>,
     /// The name in tables: see [`Trial::label`].
     pub(crate) label: String,

@@ -236,7 +236,7 @@ pub(crate) fn repeats(figures: &RunFigures<'_>, estimated: &[&TrialRecord], figu
 
 /// Summarises the repeats of one architecture, given its planned and its finished trials.
 fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, missing: Vec<String>) -> Row {
-    let (first, options) = (trials[0], trials[0].serve.options());
+    let first = trials[0];
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let estimated = estimated(finished);
@@ -267,10 +267,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
     let servers_tail = service.as_ref().filter(|_| !LateSends { monitored: 0, ..late }.reaches(0.99));
     Row {
         architecture: first.architecture.to_string(),
-        accept: options.map(|options| options.accept),
-        read_budget_bytes: options.map(|options| options.read_budget_bytes),
-        controllers: options.map(|options| options.controllers).filter(|it| !it.is_none()),
-        options,
+        options: first.serve.options(),
         label: first.label(),
         is_placebo: first.is_placebo,
         verdict,
