@@ -22,7 +22,7 @@ pub type Actions = Options<true>;
 impl<const IS_ACTION: bool> Options<IS_ACTION> {
     fn rows(command: &str) -> impl Iterator<Item = &'static Row> + use<IS_ACTION> {
         let groups = groups_of(command);
-        ROWS.iter().filter(move |row| row.group & groups != 0 && row.key.is_empty() == IS_ACTION)
+        ROWS.iter().filter(move |row| row.group & groups != 0 && row.key().is_empty() == IS_ACTION)
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -60,7 +60,7 @@ impl<const IS_ACTION: bool> FromArgMatches for Options<IS_ACTION> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         // A command may have an argument of its own with the name of a row, whose value has another type.
         let given = |row: &Row| {
-            let is_own = row.key.is_empty() == IS_ACTION;
+            let is_own = row.key().is_empty() == IS_ACTION;
             let values = matches.try_get_many::<Value>(row.name).ok().flatten().filter(|_| is_own)?;
             let is_given = matches.value_source(row.name) == Some(ValueSource::CommandLine);
             is_given.then(|| (row.name, values.fold(Vec::new(), |all, value| with(all, row.value(value)))))
@@ -97,7 +97,7 @@ impl Options {
     pub fn apply<T: Serialize + DeserializeOwned>(&self, settings: &mut T, table: &str) -> anyhow::Result<()> {
         let mut changed = Table::try_from(&*settings)?;
         for row in ROWS {
-            let (Some(values), Some(key)) = (self.0.get(row.name), row.key.strip_prefix(table)) else { continue };
+            let (Some(values), Some(key)) = (self.0.get(row.name), row.key().strip_prefix(table)) else { continue };
             let value = match values.first() {
                 Some(Value::Table(_)) => {
                     values.iter().for_each(|value| set(&mut changed, key, value.clone()));
@@ -106,7 +106,7 @@ impl Options {
                 Some(one) if row.is_grid || !row.is_list && !row.is_repeated => one.clone(),
                 _ => {
                     // Options may share a key.
-                    let same = ROWS.iter().filter(|other| other.key == row.key);
+                    let same = ROWS.iter().filter(|other| other.key() == row.key());
                     same.filter_map(|other| self.0.get(other.name)).flatten().cloned().collect::<Vec<_>>().into()
                 }
             };
@@ -132,8 +132,8 @@ impl Options {
         let key = message.split([':', ' ']).next().unwrap_or_default();
         // A message about a table names an option that sets a key of it.
         let is_within =
-            |row: &&Row| self.has(row.name) && row.key.strip_prefix(key).is_some_and(|it| it.starts_with('.'));
-        let row = ROWS.iter().find(|row| !key.is_empty() && (row.key == key || is_within(row)));
+            |row: &&Row| self.has(row.name) && row.key().strip_prefix(key).is_some_and(|it| it.starts_with('.'));
+        let row = ROWS.iter().find(|row| !key.is_empty() && (row.key() == key || is_within(row)));
         let name = match row {
             Some(row) if !has_file || self.has(row.name) => row.name,
             _ => return message,

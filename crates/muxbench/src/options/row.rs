@@ -17,107 +17,58 @@ const BIN_NS: u64 = 100_000_000;
 /// An option.
 pub struct Row {
     pub name: &'static str,
-    /// The key of an experiment file; empty for an option of how an experiment runs.
-    pub key: &'static str,
     pub group: u64,
-    heading: &'static str,
-    value: &'static str,
+    pub heading: &'static str,
+    /// The key of its name in the table of its group.
+    pub key_of_name: &'static str,
+    /// Another key of an experiment file; empty for an option of how an experiment runs.
+    pub key: Option<&'static str>,
+    pub value: &'static str,
     pub parse: fn(&str) -> Result<Value, String>,
-    help: &'static [&'static str],
-    short: Option<char>,
+    pub help: &'static [&'static str],
+    pub short: Option<char>,
     /// Whether values are separated by commas.
     pub is_list: bool,
     /// Whether the option may be repeated.
     pub is_repeated: bool,
     /// Whether several values make a grid, although the key has one.
     pub is_grid: bool,
-    /// The commands whose `-h` shows the option; `*` for all.
-    basic: &'static str,
-    /// The default of each command that has its own.
-    defaults: &'static [(&'static str, &'static str)],
-    conflicts: Option<&'static str>,
     /// Whether the value may be left out.
-    is_optional: bool,
+    pub is_optional: bool,
+    /// The commands whose `-h` shows the option; `*` for all.
+    pub basic: &'static str,
+    /// The default of each command that has its own.
+    pub defaults: &'static [(&'static str, &'static str)],
+    pub conflicts: Option<&'static str>,
     /// The flags that users of wrk, oha, hyperfine, fio or curl type instead.
     pub foreign: &'static str,
 }
 
 impl Row {
-    pub const fn new(
-        group: u64,
-        heading: &'static str,
-        name: &'static str,
-        key: &'static str,
-        value: &'static str,
-        parse: fn(&str) -> Result<Value, String>,
-        help: &'static [&'static str],
-    ) -> Self {
-        let (short, conflicts) = (None, None);
-        let (is_list, is_repeated, is_grid, is_optional) = (false, false, false, false);
-        let (basic, foreign, defaults): (_, _, &[_]) = ("", "", &[]);
-        Self {
-            name,
-            key,
-            group,
-            heading,
-            value,
-            parse,
-            help,
-            short,
-            is_list,
-            is_repeated,
-            is_grid,
-            basic,
-            defaults,
-            conflicts,
-            is_optional,
-            foreign,
-        }
-    }
+    /// A row without properties.
+    pub const EMPTY: Self = Self {
+        name: "",
+        group: 0,
+        heading: "",
+        key_of_name: "",
+        key: None,
+        value: "",
+        parse: text,
+        help: &[],
+        short: None,
+        is_list: false,
+        is_repeated: false,
+        is_grid: false,
+        is_optional: false,
+        basic: "",
+        defaults: &[],
+        conflicts: None,
+        foreign: "",
+    };
 
-    pub const fn key(self, key: &'static str) -> Self {
-        Self { key, ..self }
-    }
-
-    pub const fn short(self, short: char) -> Self {
-        Self { short: Some(short), ..self }
-    }
-
-    pub const fn list(self) -> Self {
-        Self { is_list: true, ..self }
-    }
-
-    pub const fn many(self) -> Self {
-        Self { is_repeated: true, ..self }
-    }
-
-    pub const fn grid(self) -> Self {
-        Self { is_grid: true, is_list: !self.is_repeated, ..self }
-    }
-
-    pub const fn basic(self, basic: &'static str) -> Self {
-        Self { basic, ..self }
-    }
-
-    pub const fn defaults(self, defaults: &'static [(&'static str, &'static str)]) -> Self {
-        Self { defaults, ..self }
-    }
-
-    pub const fn conflicts(self, name: &'static str) -> Self {
-        Self { conflicts: Some(name), ..self }
-    }
-
-    pub const fn optional(self) -> Self {
-        Self { is_optional: true, ..self }
-    }
-
-    pub const fn foreign(self, foreign: &'static str) -> Self {
-        Self { foreign, ..self }
-    }
-
-    /// Makes the option one of how an experiment runs.
-    pub const fn action(self) -> Self {
-        Self { key: "", ..self }
+    /// The key of an experiment file; empty for an option of how an experiment runs.
+    pub fn key(&self) -> &'static str {
+        self.key.unwrap_or(self.key_of_name)
     }
 
     fn is_switch(&self) -> bool {
@@ -168,10 +119,10 @@ impl Row {
             return arg.num_args(0..=1).require_equals(true).default_missing_value("true");
         }
         // Only a map has grids.
-        match (self.is_list, self.is_repeated) {
+        match (self.is_list || self.is_grid, self.is_repeated) {
             _ if self.is_grid && command != "atlas" => arg,
-            (true, _) => arg.action(ArgAction::Append).value_delimiter(','),
-            (false, true) => arg.action(ArgAction::Append),
+            (_, true) => arg.action(ArgAction::Append),
+            (true, false) => arg.action(ArgAction::Append).value_delimiter(','),
             (false, false) => arg,
         }
     }

@@ -30,15 +30,22 @@ use super::servers::{architecture, exec, exec_config, target, target_pid};
 use crate::exit::{GATE_FAILED, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
-/// its value, its parser and further properties. Its key is that of its name in the group's table, unless `.key` sets another.
+/// its value, its parser and further properties. Its key is that of its name in the group's table, unless `key` sets another.
 macro_rules! rows {
     ($($group:ident $heading:literal $table:literal {
-        $($(#[doc = $help:literal])+ $name:literal $value:literal $parse:expr $(, $property:ident($($argument:expr),*))*;)+
+        $($(#[doc = $help:literal])+ $name:literal $value:literal $parse:expr $(, $property:ident: $setting:expr)*;)+
     })+) => {
-        pub const ROWS: &[Row] = &[$($(
-            Row::new($group, $heading, $name, concat!($table, $name), $value, $parse, &[$($help),+])
-                $(.$property($($argument),*))*,
-        )+)+];
+        pub const ROWS: &[Row] = &[$($(Row {
+            group: $group,
+            heading: $heading,
+            name: $name,
+            key_of_name: concat!($table, $name),
+            value: $value,
+            parse: $parse,
+            help: &[$($help),+],
+            $($property: $setting,)*
+            ..Row::EMPTY
+        },)+)+];
     };
 }
 
@@ -240,30 +247,30 @@ rows! {
         ///
         /// Comma-separated. An architecture is `MODEL[:THREADS][/MECHANISM]`, and a group is all, processes, threads or runtimes
         /// [default: mp, mt, select, poll, epoll, io_uring, tokio; advise: all]
-        "arch" "ARCH" architecture, list(), key("architectures"), basic("*"), foreign("-t --threads");
+        "arch" "ARCH" architecture, is_list: true, key: Some("architectures"), basic: "*", foreign: "-t --threads";
     }
     SERVERS "Servers" "" {
         /// Running server, as in nginx=http://localhost:8080/
         ///
         /// Also https://HOST, memcached://HOST, redis://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated.
         /// Without --arch, only the named servers run; `advise` adds all architectures
-        "target" "NAME=URL" target, many(), basic("*");
+        "target" "NAME=URL" target, is_repeated: true, basic: "*";
         /// Process of a target on this host, whose CPU time and kernel memory muxbench then measures
-        "target-pid" "NAME=PID" target_pid, many(), key("target");
+        "target-pid" "NAME=PID" target_pid, is_repeated: true, key: Some("target");
         /// Server to start, as in go='./server {port}'
         ///
         /// A command that runs without a shell. May be repeated; needs --allow-exec. Placeholders are {port}, {address}, {socket},
         /// {request}, {response}, {cpus} (their number), {folder} (that of --folder) and {dir} (a private folder)
-        "exec" "NAME=COMMAND" exec, many();
+        "exec" "NAME=COMMAND" exec, is_repeated: true;
         /// Template of a command's configuration file, such as `nginx=nginx.conf.in`. It contains the same placeholders; {config} in
         /// the command is the path of the file
-        "exec-config" "NAME=FILE" exec_config, many(), key("exec");
+        "exec-config" "NAME=FILE" exec_config, is_repeated: true, key: Some("exec");
     }
     RATE "Load" "workload." {
         /// Requests/s, as in 2k or 2000/s [default: 2000]
         ///
         /// Several rates, comma-separated, make several workloads
-        "rate" "RATE" value::<Rate>, list(), short('r'), basic("*");
+        "rate" "RATE" value::<Rate>, is_list: true, short: Some('r'), basic: "*";
     }
     OVER_TIME "Load" "workload." {
         /// Rate profile over the window, as in ramp:1k..9k:30s
@@ -271,22 +278,22 @@ rows! {
         /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
         /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
         /// window lasts as long as the rate profile. With --rate, the profile is scaled to that mean rate
-        "profile" "PROFILE" value::<Profile>, basic("load");
+        "profile" "PROFILE" value::<Profile>, basic: "load";
         /// Replay recorded arrivals from a CSV or Parquet file
         ///
         /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of
         /// muxbench's samples. A column `connection` selects the connections. With `http`, a column response_bytes selects the paths
         /// /bytes/N, and request_bytes gives each request a body. Other services have one size: see --trace-ignore. The window lasts
         /// as long as the replay
-        "trace" "FILE" text, key("workload.trace.file"), basic("load");
+        "trace" "FILE" text, key: Some("workload.trace.file"), basic: "load";
         /// Columns of the trace not to replay, comma-separated: connection, request_bytes, response_bytes
-        "trace-ignore" "COLUMN" name::<Column>, list(), key("workload.trace.ignore");
+        "trace-ignore" "COLUMN" name::<Column>, is_list: true, key: Some("workload.trace.ignore");
         /// Speed of the replay: 2 halves its duration [default: 1]
-        "speed" "FACTOR" number, key("workload.trace.speed");
+        "speed" "FACTOR" number, key: Some("workload.trace.speed");
         /// Start of the replayed part, after the first arrival, or `peak` for the busiest part [default: 0]
-        "trace-from" "TIME" value::<TraceStart>, key("workload.trace.from");
+        "trace-from" "TIME" value::<TraceStart>, key: Some("workload.trace.from");
         /// Length of the replayed part in the recording [default: up to the last arrival]
-        "trace-length" "TIME" value::<Time>, key("workload.trace.length");
+        "trace-length" "TIME" value::<Time>, key: Some("workload.trace.length");
     }
     LOAD "Load" "workload." {
         /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
@@ -296,12 +303,13 @@ rows! {
         /// Open connections, as in 10k
         ///
         /// Several numbers, comma-separated, make several workloads
-        "connections" "N" whole::<NonZeroU32>, list(), short('c'), basic("*"),
-            defaults(&[("compare sweep capacity overload advise gate load idle", "400"), ("atlas", "50,400,2000")]), foreign("--concurrency");
+        "connections" "N" whole::<NonZeroU32>, is_list: true, short: Some('c'), basic: "*",
+            defaults: &[("compare sweep capacity overload advise gate load idle", "400"), ("atlas", "50,400,2000")],
+            foreign: "--concurrency";
     }
     PORTS "Load" "workload." {
         /// Ports of a `udp` server, in place of connections, comma-separated [default: 10; `compare` and `atlas`: 10,1000]
-        "ports" "N" whole::<NonZeroU32>, list(), basic("serve");
+        "ports" "N" whole::<NonZeroU32>, is_list: true, basic: "serve";
     }
     LOAD "Load" "workload." {
         /// Send times, as in poisson [default: slot-random]
@@ -309,11 +317,11 @@ rows! {
         /// Comma-separated: slot-random (at a random moment of each slot of equal length), constant, poisson (open loop); closed
         /// (closed loop: send when the response has arrived; the default of `stream`). Several clients with constant intervals take
         /// turns (constant), start at random times (constant-drawn) or send at the same time (constant-together)
-        "schedule" "SCHEDULE" name::<Schedule>, list(), foreign("--closed");
+        "schedule" "SCHEDULE" name::<Schedule>, is_list: true, foreign: "--closed";
         /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
-        "active" "SHARE" value::<Share>, list();
+        "active" "SHARE" value::<Share>, is_list: true;
         /// Additional idle connections, held by a separate process, comma-separated [default: 0]
-        "idle" "N" whole::<u32>, list();
+        "idle" "N" whole::<u32>, is_list: true;
         /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
         "popularity" "POPULARITY" value::<Popularity>;
     }
@@ -333,20 +341,20 @@ rows! {
         ///
         /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams to many ports (udp), or bursts at full speed
         /// (stream). The URL of a target may select the service
-        "service" "SERVICE" name::<Service>, basic("compare sweep capacity serve idle");
+        "service" "SERVICE" name::<Service>, basic: "compare sweep capacity serve idle";
         /// Request size of `fixed` and `udp` [default: 128B]
-        "request" "SIZE" value::<Size>, grid(), basic("compare sweep capacity serve");
+        "request" "SIZE" value::<Size>, is_grid: true, basic: "compare sweep capacity serve";
         /// Response size [default: 10KiB; udp: 128B]
         ///
         /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
-        "response" "SIZE" value::<Size>, grid(), basic("compare sweep capacity serve");
+        "response" "SIZE" value::<Size>, is_grid: true, basic: "compare sweep capacity serve";
     }
     TLS "Load" "workload.tls." {
         /// Use TLS on all connections, except to http:// targets
         ///
         /// Built-in servers make a certificate when they start, which the client trusts. https:// targets have TLS without this flag.
         /// With --requests-per-connection 1, each request has a handshake
-        "tls" "" empty_table, key("workload.tls");
+        "tls" "" empty_table, key: Some("workload.tls");
         /// Trusted certificates [default: this host's]
         ///
         /// A file in PEM format; implies --tls
@@ -354,23 +362,23 @@ rows! {
         /// Accept any certificate
         ///
         /// The client then cannot know whether it measures the right server; implies --tls
-        "insecure" "" switch, short('k'), basic("load");
+        "insecure" "" switch, short: Some('k'), basic: "load";
         /// Make a full TLS handshake on each connection, instead of resuming sessions; implies --tls
         "full-handshakes" "" switch;
     }
     PHASES "Load" "phases." {
         /// Duration in which the rate grows exponentially to its target
         "ramp" "TIME" value::<Time>,
-            defaults(&[("compare gate", "100ms"), ("sweep capacity overload", "200ms"), ("advise atlas", "50ms"), ("load", "1s")]);
+            defaults: &[("compare gate", "100ms"), ("sweep capacity overload", "200ms"), ("advise atlas", "50ms"), ("load", "1s")];
         /// Duration at the target rate before the measurement
         "warm-up" "TIME" value::<Time>,
-            defaults(&[("compare advise atlas", "100ms"), ("sweep capacity overload", "300ms"), ("gate", "200ms"), ("load", "1s")]);
+            defaults: &[("compare advise atlas", "100ms"), ("sweep capacity overload", "300ms"), ("gate", "200ms"), ("load", "1s")];
         /// Duration of the measured window
         ///
         /// The requests planned in it are measured
-        "measure" "TIME" value::<Time>, short('z'), basic("compare sweep load"),
-            defaults(&[("compare", "300ms"), ("sweep", "2s"), ("capacity overload", "1s"), ("advise atlas", "from --budget"),
-                ("gate", "1500ms"), ("load", "5s")]), foreign("-n --requests --duration --time --runtime");
+        "measure" "TIME" value::<Time>, short: Some('z'), basic: "compare sweep load",
+            defaults: &[("compare", "300ms"), ("sweep", "2s"), ("capacity overload", "1s"), ("advise atlas", "from --budget"),
+                ("gate", "1500ms"), ("load", "5s")], foreign: "-n --requests --duration --time --runtime";
     }
     SESSION_WINDOW "Load" "phases." {
         /// Mean number of sessions in the window, which lasts no longer than --measure; needs --requests-per-connection
@@ -379,34 +387,34 @@ rows! {
     PHASES "Load" "phases." {
         /// Longest wait for outstanding responses after the window
         "cool-down" "TIME" value::<Time>,
-            defaults(&[("compare", "100ms"), ("sweep capacity overload advise atlas gate", "1s"), ("load", "2s")]);
+            defaults: &[("compare", "100ms"), ("sweep capacity overload advise atlas gate", "1s"), ("load", "2s")];
     }
     HTTP "HTTP" "workload.http." {
         /// Path to request; several are requested in turn, or by weight: --path '/a x3' [default: /bytes/N, N from --response; / with a --target]
-        "path" "PATH" text, many(), key("workload.http.paths");
+        "path" "PATH" text, is_repeated: true, key: Some("workload.http.paths");
         /// Method of each request [default: GET; with a body POST]
-        "method" "METHOD" text, short('X'), basic("load");
+        "method" "METHOD" text, short: Some('X'), basic: "load";
         /// Header, such as `Accept: text/html`; may be repeated
-        "header" "HEADER" value::<Header>, many(), short('H'), key("workload.http.headers"), basic("load");
+        "header" "HEADER" value::<Header>, is_repeated: true, short: Some('H'), key: Some("workload.http.headers"), basic: "load";
         /// Body of each request, or @FILE for a file's content
         ///
         /// Several bodies are sent in turn
-        "body" "BODY" body, many(), short('d'), basic("load"), foreign("--data --data-binary");
+        "body" "BODY" body, is_repeated: true, short: Some('d'), basic: "load", foreign: "--data --data-binary";
         /// File with the body of each request
-        "body-file" "FILE" body_file, many(), short('D'), key("workload.http.body");
+        "body-file" "FILE" body_file, is_repeated: true, short: Some('D'), key: Some("workload.http.body");
         /// File with a body on each line; the bodies are sent in turn
         "body-lines" "FILE" text;
         /// File with a request on each line, instead of --path: `[METHOD] PATH [xWEIGHT]`, or a JSON object with the keys
         /// path, method, headers, body, weight, status, length
         "requests-file" "FILE" text;
         /// Expected status of each response: 200, 2xx, any [default: 200 for GET and HEAD, otherwise 2xx]
-        "expect-status" "STATUS" value::<ExpectedStatus>, key("workload.http.status");
+        "expect-status" "STATUS" value::<ExpectedStatus>, key: Some("workload.http.status");
         /// Expected length of each response's content: 10KiB, same (as the first), any [default: same for GET and HEAD, otherwise any]
-        "expect-length" "LENGTH" value::<Length>, key("workload.http.length");
+        "expect-length" "LENGTH" value::<Length>, key: Some("workload.http.length");
     }
     FOLDER "HTTP" "workload.http." {
         /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
-        "folder" "FOLDER" text, basic("serve");
+        "folder" "FOLDER" text, basic: "serve";
     }
     KV "Key-value store" "workload.kv." {
         /// Records of `kv` and `redis`, all stored before the ramp [default: 30000]
@@ -443,7 +451,7 @@ rows! {
         ///
         /// Any of single, shared, exclusive, reuseport, reuseport-cpu, incoming-cpu, reuseport-least and hermes. An experiment takes
         /// several, such as exclusive,hermes, and runs each architecture with each of them
-        "accept" "ACCEPT" name::<Accept>, list();
+        "accept" "ACCEPT" name::<Accept>, is_list: true;
         /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
         "read-budget" "SIZE" value::<Budget>;
         /// SEDA's thread-pool controller for payload threads: on, or max=20,queue=100,interval=2s,idle=5s
@@ -459,7 +467,7 @@ rows! {
         ///
         /// A waiting thread polls for this time before it sleeps. An experiment takes several values, such as off,50us, and runs each
         /// architecture with each of them. Loopback cannot be polled: use --network lab
-        "busy-poll" "TIME" value::<BusyPolling>, list();
+        "busy-poll" "TIME" value::<BusyPolling>, is_list: true;
     }
     DATAGRAM_SERVER "Server settings" "server." {
         /// Most messages of `udp` that the server receives or sends with a system call, 1 to 1024 [default: 1]
@@ -476,7 +484,7 @@ rows! {
         "payload-cpus" "CPUS" value::<Cpus>;
         /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
         /// cpu=50us,exponential; none [default: none]
-        "simulated-work" "WORK" work, many(), grid(), key("workload.simulated-work");
+        "simulated-work" "WORK" work, is_repeated: true, is_grid: true, key: Some("workload.simulated-work");
     }
     SYSCALLS "Server settings" "server." {
         /// Have the kernel count built-in servers' system calls; makes each call more expensive. `muxbench report` shows the counts:
@@ -485,65 +493,65 @@ rows! {
     }
     SEARCH "Search" "" {
         /// Limit of the median response time
-        "p50" "TIME" above_0, action();
+        "p50" "TIME" above_0, key: Some("");
         /// Limit of the 90th percentile
-        "p90" "TIME" above_0, action();
+        "p90" "TIME" above_0, key: Some("");
         /// Limit of the 95th percentile
-        "p95" "TIME" above_0, action();
+        "p95" "TIME" above_0, key: Some("");
         /// Limit of the 99th percentile
-        "p99" "TIME" above_0, action(), basic("capacity overload");
+        "p99" "TIME" above_0, key: Some(""), basic: "capacity overload";
         /// Limit of the 99.9th percentile
-        "p999" "TIME" above_0, action();
+        "p999" "TIME" above_0, key: Some("");
         /// Half width of the final interval, as a share of the result
-        "precision" "SHARE" precision, action(), defaults(&[("capacity", "5%"), ("overload", "10%")]);
+        "precision" "SHARE" precision, key: Some(""), defaults: &[("capacity", "5%"), ("overload", "10%")];
         /// Longest search
         ///
         /// No probe starts later. For all searches together; `capacity --resume` may change it
-        "time-max" "TIME" above_0, action(), defaults(&[("capacity", "5min"), ("overload", "3min")]);
+        "time-max" "TIME" above_0, key: Some(""), defaults: &[("capacity", "5min"), ("overload", "3min")];
     }
     AT_RATE "Search" "" {
         /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
-        "at-rate" "RATE" value::<Rate>, action(), conflicts("connections");
+        "at-rate" "RATE" value::<Rate>, key: Some(""), conflicts: Some("connections");
     }
     PULSE "Search" "" {
         /// Capacity of all servers, instead of a search
         ///
         /// In requests per second
-        "capacity" "RATE" value::<Rate>, action(), basic("overload");
+        "capacity" "RATE" value::<Rate>, key: Some(""), basic: "overload";
     }
     SEARCH "Search" "" {
         /// First rate, in requests per second (`capacity --at-rate`: number of connections)
-        "from" "N" value::<Rate>, action(), defaults(&[("capacity overload", "1000")]);
+        "from" "N" value::<Rate>, key: Some(""), defaults: &[("capacity overload", "1000")];
         /// Highest rate to try [default: as memory allows] (`capacity --at-rate`: number of connections [default: 10000])
-        "to" "N" value::<Rate>, action();
+        "to" "N" value::<Rate>, key: Some("");
     }
     PULSE "Load" "" {
         /// Rate before and after the pulse, as a multiple of the capacity
-        "base" "FACTOR" factor, action(), defaults(&[("overload", "0.7")]);
+        "base" "FACTOR" factor, key: Some(""), defaults: &[("overload", "0.7")];
         /// Pulse, as a multiple of the capacity
-        "pulse" "FACTOR" factor, action(), defaults(&[("overload", "1.5")]), basic("overload");
+        "pulse" "FACTOR" factor, key: Some(""), defaults: &[("overload", "1.5")], basic: "overload";
         /// Time before the pulse
-        "before" "TIME" bins, action(), defaults(&[("overload", "10s")]);
+        "before" "TIME" bins, key: Some(""), defaults: &[("overload", "10s")];
         /// Time of the pulse
-        "pulse-length" "TIME" bins, action(), defaults(&[("overload", "5s")]);
+        "pulse-length" "TIME" bins, key: Some(""), defaults: &[("overload", "5s")];
         /// Time after the pulse
-        "after" "TIME" bins, action(), defaults(&[("overload", "20s")]);
+        "after" "TIME" bins, key: Some(""), defaults: &[("overload", "20s")];
     }
     HOLD "Load" "" {
         /// Duration, such as 1min [default: until Ctrl-C]
-        "time" "TIME" value::<Time>, action(), basic("*"), foreign("-z --duration");
+        "time" "TIME" value::<Time>, key: Some(""), basic: "*", foreign: "-z --duration";
     }
     LISTEN "Server" "" {
         /// Address; port 0 is a free port
         ///
         /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-        "listen" "ADDRESS" value::<Address>, action(), basic("*"), defaults(&[("serve", "127.0.0.1:0")]), foreign("-p --port");
+        "listen" "ADDRESS" value::<Address>, key: Some(""), basic: "*", defaults: &[("serve", "127.0.0.1:0")], foreign: "-p --port";
     }
     REPEATS "Trials" "" {
         /// Repeats of each architecture and workload [default: 3; `sweep`, --profile and --trace: 1]
         ///
         /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
-        "repeats" "N" whole::<NonZeroU32>, foreign("--runs");
+        "repeats" "N" whole::<NonZeroU32>, foreign: "--runs";
     }
     TRIALS "Trials" "" {
         /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
@@ -563,16 +571,16 @@ rows! {
     }
     PLACEMENT "Placement" "placement." {
         /// CPUs of the server, such as 0-1,3 [default: one half]
-        "server-cpus" "CPUS" value::<Cpus>, key("placement.server");
+        "server-cpus" "CPUS" value::<Cpus>, key: Some("placement.server");
         /// CPUs of the client [default: the other half]
-        "client-cpus" "CPUS" value::<Cpus>, key("placement.client");
+        "client-cpus" "CPUS" value::<Cpus>, key: Some("placement.client");
         /// Idle CPUs of this host: poll (they wake fast and evenly), sleep (as the system is configured), auto (poll on virtual
         /// machines, as root) [default: auto]
         "idle-cpus" "HOW" name::<IdleCpus>;
     }
     SHARED "Placement" "placement." {
         /// Let server and client share all CPUs, and let the kernel place their threads
-        "share-cpus" "BOOL" boolean, key("placement.shared");
+        "share-cpus" "BOOL" boolean, key: Some("placement.shared");
     }
     CLIENT "Client" "client." {
         /// Method to wait for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
@@ -583,7 +591,7 @@ rows! {
         /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
         "roles" "ROLES" name::<Roles>;
         /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
-        "clients" "N" whole::<NonZeroU32>, foreign("-t --threads");
+        "clients" "N" whole::<NonZeroU32>, foreign: "-t --threads";
         /// TCP_NODELAY of the client's sockets: on, off (Nagle's algorithm delays small requests) [default: on]
         "tcp-nodelay" "on|off" on_off;
         /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
@@ -598,18 +606,18 @@ rows! {
         ///
         /// In an open loop, from the send to the last byte of the response. A later response counts as a timeout [default: none;
         /// `overload`: 1s]
-        "request-timeout" "TIME" value::<Time>, basic("overload");
+        "request-timeout" "TIME" value::<Time>, basic: "overload";
         /// Retries of a failed request [default: 0]
         ///
         /// After a timeout or a lost connection, on the next connection that works. Needs --request-timeout (`overload` has one). The
         /// response time runs from the planned first send
-        "retries" "N" whole::<u32>, basic("overload");
+        "retries" "N" whole::<u32>, basic: "overload";
         /// Most retries, as a share of the requests [default: all]
         ///
         /// Each request allows this share of a retry; at most 100 are saved up
         "retry-budget" "SHARE" value::<Share>;
         /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
-        "client-processes" "N" whole::<NonZeroU32>, key("client.processes");
+        "client-processes" "N" whole::<NonZeroU32>, key: Some("client.processes");
     }
     LAB "Network" "" {
         /// Lab of network namespaces: lab, lab:clients=5, each also with :napi [default: loopback]
@@ -619,15 +627,15 @@ rows! {
     }
     CONDITIONS "Network" "network." {
         /// Delay of each packet in each direction; implies a lab [default: 0]
-        "delay" "TIME" value::<Time>, basic("lab");
+        "delay" "TIME" value::<Time>, basic: "lab";
         /// Largest random deviation from --delay [default: 0]
-        "jitter" "TIME" value::<Time>, basic("lab");
+        "jitter" "TIME" value::<Time>, basic: "lab";
         /// Packets lost in each direction, as in 0.1%; implies a lab [default: 0]
-        "loss" "SHARE" value::<Loss>, basic("lab");
+        "loss" "SHARE" value::<Loss>, basic: "lab";
         /// Bandwidth of each host's link; implies a lab [default: unlimited]
         ///
         /// Such as 1Gbit or 100Mbit
-        "bandwidth" "BANDWIDTH" value::<Bandwidth>, basic("lab");
+        "bandwidth" "BANDWIDTH" value::<Bandwidth>, basic: "lab";
         /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
         "burst" "SIZE" value::<Size>;
     }
@@ -635,46 +643,46 @@ rows! {
         /// Start the commands of --exec and of `exec` tables
         ///
         /// Without this flag muxbench only shows the commands
-        "allow-exec" "" switch, action(), basic("advise run");
+        "allow-exec" "" switch, key: Some(""), basic: "advise run";
     }
     DISTRIBUTED "Distributed run" "" {
         /// Join a distributed run (Slurm, MPI, Kubernetes)
         ///
         /// Under srun, mpirun or Kubernetes, each process is a worker. The first worker runs the servers and stores the results, and
         /// the others share connections and rate
-        "distributed" "" switch, action(), basic("run");
+        "distributed" "" switch, key: Some(""), basic: "run";
         /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
-        "lost-worker" "ACTION" lost_worker, action();
+        "lost-worker" "ACTION" lost_worker, key: Some("");
     }
     STORE "Results" "" {
         /// Folder for the results [default: results/TIME-NAME]
-        "output" "FOLDER" text, action();
+        "output" "FOLDER" text, key: Some("");
     }
     RUN "Results" "" {
         /// Finish a stopped run [default: the newest]
         ///
         /// The experiment comes from the run's folder; flags cannot change it
-        "resume" "FOLDER" text, action(), optional(), basic("*");
+        "resume" "FOLDER" text, key: Some(""), is_optional: true, basic: "*";
         /// Print no progress
-        "quiet" "" switch, action(), short('q');
+        "quiet" "" switch, key: Some(""), short: Some('q');
     }
     STRICT "Results" "" {
         /// Exit with 3 unless every trial is valid
         ///
         /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise. For `overload`, the
         /// recovery of every server must be known, without doubts. `load` does so without this flag, unless it has several workloads
-        "strict" "" switch, action();
+        "strict" "" switch, key: Some("");
     }
     EXPLAIN "Results" "" {
         /// Say why: system calls, switches, CPU per request
         ///
         /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
-        "explain" "" switch, action(), conflicts("json"), basic("compare run report");
+        "explain" "" switch, key: Some(""), conflicts: Some("json"), basic: "compare run report";
     }
     VERSUS "Results" "" {
         /// Print ratios and added times to this row, not to the best
         ///
         /// A name of the first column; of an external server also NAME without exec: or target:. `pairs` of --json has all ratios
-        "versus" "ROW" text, action(), conflicts("json");
+        "versus" "ROW" text, key: Some(""), conflicts: Some("json");
     }
 }
