@@ -70,26 +70,19 @@ pub fn check_allowed(key: &str, cpus: &[usize], allowed: &[usize]) -> Result<(),
     }
 }
 
-/// Places the server when all clients run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
-/// `requested` names the client's CPUs, because the launcher chooses them.
+/// Places the server when all clients run on other machines: on its requested CPUs, by default on all allowed ones.
+/// The launcher chooses those of the clients.
 pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
-    if requested.client.is_some() {
-        return Err(
-            "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
-        );
-    }
-    let server = place(cores, &spec::Placement { shared: true, ..requested.clone() })?.server;
+    let alone = spec::Placement { server: requested.server.clone(), shared: true, ..Default::default() };
+    let server = place(cores, &alone)?.server;
     let sentence = format!("server on {}, clients on other machines", on(&server));
     Ok(CpuPlacement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
-/// Places the client when all servers run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
-/// `requested` names the servers' CPUs.
+/// Places the client when all servers run on other machines: on its requested CPUs, by default on all allowed ones.
 pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<CpuPlacement, String> {
-    if requested.server.is_some() {
-        return Err("placement.server: the servers already run on other machines; remove it".into());
-    }
-    let client = place(cores, &spec::Placement { shared: true, ..requested.clone() })?.client;
+    let alone = spec::Placement { client: requested.client.clone(), shared: true, ..Default::default() };
+    let client = place(cores, &alone)?.client;
     let sentence = format!("client on {}, servers on other machines", on(&client));
     Ok(CpuPlacement { server: Vec::new(), client, is_elsewhere: true, sentence })
 }
@@ -150,7 +143,6 @@ mod tests {
         let placement = placed(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
         assert_eq!(placed(Some("1"), None).unwrap().server, [1]);
-        assert!(placed(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
         assert!(placed(Some("7"), None).is_err());
     }
 
@@ -161,7 +153,6 @@ mod tests {
         let placement = placed(None, None).unwrap();
         assert_eq!((placement.client.clone(), placement.is_shared()), (vec![0, 1], false));
         assert_eq!(placed(None, Some("1")).unwrap().client, [1]);
-        assert!(placed(Some("1"), None).unwrap_err().starts_with("placement.server: the servers already run"));
         let nowhere = place_client(&[], &spec::Placement::default()).unwrap();
         assert_eq!(nowhere.sentence, "client on CPUs that the system chooses, servers on other machines");
     }
