@@ -168,7 +168,7 @@ mod tests {
     fn deadline_grows_with_requests_up_to_a_limit() {
         let deadline_s = |rate_per_s| {
             let target = ([127, 0, 0, 1], 80);
-            let config = LoadConfig::small(target).with(|it| it.rate_per_s = Some(rate_per_s));
+            let config = LoadConfig::small(target).with(|it| it.set_rate(Some(rate_per_s)));
             report_deadline([&config], Duration::ZERO).duration_since(Instant::now()).as_secs()
         };
         assert!(deadline_s(1e3) < deadline_s(1e7) && deadline_s(1e18) < 2 * SUMMARY_MAX.as_secs());

@@ -33,7 +33,7 @@ fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) 
         return config.with(|it| it.client.cpus = cpus[end(number)..end(number + 1)].to_vec());
     }
     let pacing = match config.client.pacing {
-        Pacing::Auto if config.rate_per_s.is_some() => Pacing::SleepSpin,
+        Pacing::Auto if !config.is_closed() => Pacing::SleepSpin,
         pacing => pacing,
     };
     let cpus = cpus.get(number % cpus.len().max(1)).copied().into_iter().collect();
@@ -42,6 +42,8 @@ fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) 
 
 #[cfg(test)]
 mod tests {
+    use load::config::{Loop, Pace, Schedule};
+
     use super::*;
 
     /// Creates an executable script in another process. If this process wrote it, a child forked meanwhile could inherit the
@@ -55,7 +57,9 @@ mod tests {
     }
 
     fn config(rate_per_s: Option<f64>) -> LoadConfig {
-        LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| it.rate_per_s = rate_per_s)
+        LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| {
+            it.the_loop = rate_per_s.map_or(Loop::CLOSED, |it| Loop::open(Pace::new(Schedule::Constant, it)));
+        })
     }
 
     #[test]

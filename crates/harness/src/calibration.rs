@@ -173,7 +173,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
     let conditions = holds.iter().zip(&trials).map(|(&hold, of_hold)| condition(hold, of_hold, &trials[0]));
     Ok(Calibration {
         transport: settings.load.transport(),
-        rate_per_s: settings.load.rate_per_s.context("a calibration needs a rate, because it is an open loop")?,
+        rate_per_s: settings.load.rate_per_s().context("a calibration needs a rate, because it is an open loop")?,
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
         rounds: settings.rounds,

@@ -13,7 +13,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let server = Reflector::start(Transport::Tcp, &service, None, || Duration::from_micros(200))?;
     let mut load = LoadConfig::new(server.address().clone(), service);
     load.connections = 10;
-    load.rate_per_s = Some(1000.0);
+    load.set_rate(Some(1000.0));
     load.phases = Phases { measure_ns: 500_000_000, ..load.phases };
     let outcome = run(&load, &mut |_event| ())?;
     let report = outcome.report;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::config::validate::targets;
-use crate::config::{LoadConfig, Schedule, Timestamps};
+use crate::config::{LoadConfig, Timestamps};
 use crate::driver::{self, Connected, Event, Listener, Outcome};
 use crate::error::LoadError;
 use crate::io::{connect, platform, prepare, source_ports, stamps};
@@ -39,7 +39,7 @@ fn run_protocol<P: ClientProtocol>(
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     // One connection verifies the server if all others are short-lived.
-    let is_churn = config.requests_per_connection.is_some();
+    let is_churn = config.requests_per_connection().is_some();
     let lasting = &config.clone().with(|it| it.connections = if is_churn { 1 } else { config.connections });
     let total = lasting.connections;
     let started = Instant::now();
@@ -65,10 +65,8 @@ fn run_protocol<P: ClientProtocol>(
     if is_churn {
         return churn::run(config, protocol, connected, listener);
     }
-    let mut outcome = match config.schedule {
-        Schedule::Closed => closed::run(config, protocol, connected, listener)?,
-        _ => open::run(config, protocol, connected, listener)?,
-    };
+    let run = if config.is_closed() { closed::run } else { open::run };
+    let mut outcome = run(config, protocol, connected, listener)?;
     outcome.report.tls = Handshakes::report([handshakes]);
     Ok(outcome)
 }

@@ -155,11 +155,11 @@ impl Progress {
 /// Formats the architecture and the load of a trial in brief.
 fn brief(trial: &Trial) -> String {
     let workload = &trial.workload;
-    let active = match workload.active {
+    let active = match workload.active() {
         1.0 => String::new(),
         active => format!(" {} active", Share(active)),
     };
-    let rate = format::rate(workload.rate_per_s) + workload.rate_per_s.map_or("", |_| " req/s");
+    let rate = format::rate(workload.rate_per_s()) + workload.rate_per_s().map_or("", |_| " req/s");
     let unit = if workload.service.ports().is_some() { "ports" } else { "conn" };
     format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections)
 }

@@ -73,7 +73,7 @@ mod tests {
     fn many_connections_need_several_source_addresses() {
         let config = |connections, is_v6| {
             let target = server_address(is_v6);
-            LoadConfig::small(target).with(|it| (it.connections, it.rate_per_s) = (connections, Some(1.0)))
+            LoadConfig::small(target).with(|it| it.connections = connections)
         };
         assert_eq!(sources(&config(100, false), 28_000), Ok(Vec::new()));
         for is_v6 in [false, true] {

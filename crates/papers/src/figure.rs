@@ -252,12 +252,12 @@ pub fn is_plain(workload: &Workload) -> bool {
 
 /// Returns whether a workload has no simulated work, uniform connection popularity, and only traffic that papers have.
 pub fn has_plain_requests(workload: &Workload) -> bool {
-    workload.work.is_none() && workload.popularity == Popularity::Uniform && has_only_traffic_of_papers(workload)
+    workload.work.is_none() && workload.popularity() == Popularity::Uniform && has_only_traffic_of_papers(workload)
 }
 
 /// Returns whether a workload has no TLS, no pipelining and no rate over time. No paper has these.
 pub fn has_only_traffic_of_papers(workload: &Workload) -> bool {
-    workload.tls.is_none() && workload.pipeline == 1 && workload.profile.is_none() && workload.trace.is_none()
+    workload.tls.is_none() && workload.pipeline() == 1 && !workload.is_varied()
 }
 
 /// Returns whether the clients are those of kawai2008 and kawai2006: five hosts behind gigabit links without other impairments.

@@ -55,24 +55,24 @@ fn is_plain(workload: &Workload) -> bool {
 
 /// Case 1.
 fn short(workload: &Workload) -> bool {
-    is_plain(workload) && workload.requests_per_connection == Some(1) && workload.work.is_none()
+    is_plain(workload) && workload.requests_per_connection() == Some(1) && workload.work.is_none()
 }
 
 /// Case 2.
 fn busy(workload: &Workload) -> bool {
     let is_expensive = workload.work.is_some_and(|work| work.connections.is_none());
-    is_plain(workload) && workload.requests_per_connection == Some(1) && is_expensive
+    is_plain(workload) && workload.requests_per_connection() == Some(1) && is_expensive
 }
 
 /// Case 3.
 fn long(workload: &Workload) -> bool {
-    is_plain(workload) && workload.requests_per_connection.is_none() && workload.work.is_none()
+    is_plain(workload) && workload.requests_per_connection().is_none() && workload.work.is_none()
 }
 
 /// Case 4.
 fn mixed(workload: &Workload) -> bool {
     let is_mixed = workload.work.is_some_and(|work| work.connections == Some(0.1));
-    is_plain(workload) && workload.requests_per_connection == Some(10) && is_mixed
+    is_plain(workload) && workload.requests_per_connection() == Some(10) && is_mixed
 }
 
 const RATE: Scale = Scale::numbers("requests/s");

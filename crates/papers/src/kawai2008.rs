@@ -57,19 +57,19 @@ const HTTP: Option<(u32, u32)> = Some((128, 10_240));
 
 /// Returns whether all connections are active and last for the whole trial.
 fn is_even(workload: &Workload) -> bool {
-    workload.active == 1.0 && workload.idle == 0 && workload.requests_per_connection.is_none()
+    workload.active() == 1.0 && workload.idle == 0 && workload.requests_per_connection().is_none()
 }
 
 /// Returns whether a workload is the paper's traffic with messages of these sizes.
 fn of_the_paper(workload: &Workload, sizes: Option<(u32, u32)>) -> bool {
-    let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
+    let is_sent = workload.schedule() == Some(Schedule::SlotRandom) && workload.transport == Transport::Tcp;
     let is_served = workload.service.fixed() == sizes && workload.service.ports().is_none();
     figure::are_suitable(workload) && is_even(workload) && is_sent && is_served
 }
 
 /// Returns whether a workload belongs to Figures 6 and 10.
 fn http_like(workload: &Workload) -> bool {
-    of_the_paper(workload, HTTP) && workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s <= 2_000.0)
+    of_the_paper(workload, HTTP) && workload.rate_per_s().is_some_and(|rate_per_s| rate_per_s <= 2_000.0)
 }
 
 /// Returns whether a workload belongs to Figures 8 and 11.
@@ -90,7 +90,7 @@ fn either(workload: &Workload) -> bool {
 /// Returns whether a workload of appendix A.1 has this schedule.
 fn on_a_link(workload: &Workload, schedule: Schedule) -> bool {
     let is_served = workload.service.fixed() == HTTP;
-    figure::are_five_hosts(workload) && is_even(workload) && is_served && workload.schedule == schedule
+    figure::are_five_hosts(workload) && is_even(workload) && is_served && workload.schedule() == Some(schedule)
 }
 
 /// The rates of Tables 2 and 3, one for each panel.
@@ -188,7 +188,7 @@ fn draw(
     printed_ns: &[(f64, &str)],
 ) -> Option<Chart> {
     let panel = |&rate_per_s: &f64| {
-        let only = |workload: &Workload| only(workload) && workload.rate_per_s == Some(rate_per_s);
+        let only = |workload: &Workload| only(workload) && workload.rate_per_s() == Some(rate_per_s);
         let over_loopback = |workload: &Workload| only(workload) && workload.network.is_none();
         let on_hosts = |workload: &Workload| only(workload) && workload.network.is_some();
         let of = |only| Curves { only, of: ALL, along: Dimension::Connections, value };
@@ -243,7 +243,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[Statement::of(
             ALL,
             &SERVICE_MEDIAN,
-            |it| of_the_paper(it, HTTP) && it.rate_per_s == Some(8_000.0),
+            |it| of_the_paper(it, HTTP) && it.rate_per_s() == Some(8_000.0),
             Is::Found(VerdictKind::Saturated),
         )],
     },

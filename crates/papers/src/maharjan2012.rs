@@ -47,13 +47,13 @@ fn is_of_http(workload: &Workload) -> bool {
 
 /// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
 fn highest(workload: &Workload) -> bool {
-    let is_kept = workload.is_closed() && workload.requests_per_connection.is_none();
+    let is_kept = workload.is_closed() && workload.requests_per_connection().is_none();
     is_of_http(workload) && is_kept && workload.connections == 1_000
 }
 
 /// Returns whether a workload has sessions at a planned rate, on up to 1 000 connections and without idle connections.
 fn rising(workload: &Workload) -> bool {
-    let is_rising = !workload.is_closed() && workload.requests_per_connection.is_some() && workload.idle == 0;
+    let is_rising = !workload.is_closed() && workload.requests_per_connection().is_some() && workload.idle == 0;
     is_of_http(workload) && is_rising && workload.connections == 1_000
 }
 
@@ -144,7 +144,7 @@ fn with_idle(here: &Here<'_>, of: &[&'static str], title: &str) -> Option<Chart>
 }
 
 fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &str) -> Option<Chart> {
-    let only = |workload: &Workload| datagrams(workload) && workload.rate_per_s == Some(rate_per_s);
+    let only = |workload: &Workload| datagrams(workload) && workload.rate_per_s() == Some(rate_per_s);
     let series = here.series(&Curves { only: &only, of, along: Dimension::Ports, value: RESPONSE_TIME });
     here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
 }

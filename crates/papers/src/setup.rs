@@ -216,13 +216,13 @@ const ASPECTS: &[Aspect] = &[
     Aspect {
         name: "active share",
         meaning: "",
-        of: |_, run| each(run, |trial| Some((-trial.workload.active, Share(trial.workload.active).to_string()))),
+        of: |_, run| each(run, |trial| Some((-trial.workload.active(), Share(trial.workload.active()).to_string()))),
     },
     Aspect {
         name: "requests/s",
         meaning: "",
         of: |_, run| {
-            each(run, |trial| match trial.workload.rate_per_s {
+            each(run, |trial| match trial.workload.rate_per_s() {
                 Some(rate_per_s) => number(rate_per_s),
                 None => word("as fast as the server answers"),
             })
@@ -231,7 +231,11 @@ const ASPECTS: &[Aspect] = &[
     Aspect {
         name: "send times",
         meaning: "",
-        of: |_, run| each(run, |trial| word(report::format::name(&trial.workload.schedule))),
+        of: |_, run| {
+            each(run, |trial| {
+                word(trial.workload.schedule().map_or("closed".to_owned(), |it| report::format::name(&it)))
+            })
+        },
     },
     Aspect {
         name: "traffic",
@@ -247,7 +251,7 @@ const ASPECTS: &[Aspect] = &[
                 let http = workload.http.as_ref().map(|http| &http.targets);
                 let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
                 let body = body.map(|bytes| format!(" with responses of {bytes} B"));
-                let requests = workload.requests_per_connection.map(|count| match count {
+                let requests = workload.requests_per_connection().map(|count| match count {
                     1 => ", 1 request on a connection".to_owned(),
                     _ => format!(", {count} requests on a connection"),
                 });
@@ -278,8 +282,8 @@ const ASPECTS: &[Aspect] = &[
         of: |_, run| {
             each(run, |trial| {
                 let workload = &trial.workload;
-                let requests = workload.rate_per_s? * workload.phases.measure_ns as f64 / 1e9;
-                number((requests / f64::from(workload.requests_per_connection?)).round())
+                let requests = workload.rate_per_s()? * workload.phases.measure_ns as f64 / 1e9;
+                number((requests / f64::from(workload.requests_per_connection()?)).round())
             })
         },
     },

@@ -43,7 +43,7 @@ pub fn trials_mut(run: &mut Run) -> impl Iterator<Item = &mut Trial> {
 /// Every tenth send is late by 300 ns times the trial's index; the others by at most 600 ns.
 fn sends(runs: &[Run]) -> Vec<impl FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> + use<'_>> {
     let of = |run: &Run, trial: u32| {
-        let rate_per_s = run.header.trials.iter().find(|it| it.index == trial).and_then(|it| it.workload.rate_per_s);
+        let rate_per_s = run.header.trials.iter().find(|it| it.index == trial).and_then(|it| it.workload.rate_per_s());
         let late_ns = |at: i64| if at % 10 == 3 { 300 * i64::from(trial) } else { at % 7 * 100 };
         Ok(vec![(0..200).map(|at| (at as f64 * 1e9 / rate_per_s.unwrap_or(1.0)) as i64 + late_ns(at)).collect()])
     };
@@ -334,7 +334,7 @@ fn figure_without_its_runs_names_the_command_that_makes_them() {
 #[test]
 fn table_without_its_runs_names_the_command_that_makes_them() {
     let mut of_table_4 = testkit::kawai2006_run();
-    of_table_4.records.retain(|record| record.trial.workload.active < 1.0);
+    of_table_4.records.retain(|record| record.trial.workload.active() < 1.0);
     let of_datagrams = testkit::run_of_experiment("maharjan2012-udp");
     let mut without_samples = testkit::kawai2006_run();
     without_samples.records.truncate(1);

@@ -49,8 +49,8 @@ fn closed_over_tcp(workload: &Workload) -> bool {
 
 fn is_of_transport(workload: &Workload, transport: Transport) -> bool {
     let is_kv = workload.kv.as_ref() == Some(&TRAFFIC) && workload.transport == transport;
-    let is_kept = workload.requests_per_connection.is_none() && workload.idle == 0;
-    is_plain(workload) && is_kv && is_kept && workload.is_closed() && workload.think == Think::default()
+    let is_kept = workload.requests_per_connection().is_none() && workload.idle == 0;
+    is_plain(workload) && is_kv && is_kept && workload.is_closed() && workload.think() == Think::default()
 }
 
 /// Returns whether a client has the paper's number of threads.

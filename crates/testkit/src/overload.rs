@@ -30,20 +30,20 @@ pub fn overload_run() -> Run {
     run.header.strategy = Strategy::Overload(goal.clone());
     for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
         let mut first = trial(index as u32, 0, architecture, 400);
-        first.workload.rate_per_s = Some(1_000.0);
+        first.workload.set_rate(Some(1_000.0));
         if architecture == "mp" {
             first.infeasible = vec!["workload.connections: made up".into()];
         }
         run.header.trials.push(first);
     }
-    finish(&mut run, |trial| if trial.workload.profile.is_some() { pulsed(trial, &goal) } else { probe(trial) });
+    finish(&mut run, |trial| if trial.workload.profile().is_some() { pulsed(trial, &goal) } else { probe(trial) });
     run
 }
 
 fn pulsed(trial: &Trial, goal: &OverloadGoal) -> TrialRecord {
     let mut record = record(trial, 700_000, VerdictKind::Saturated, "made up");
     let recovers = trial.architecture.to_string() == "epoll";
-    let profile = trial.workload.profile.as_ref().expect("the trial has a pulse").integral();
+    let profile = trial.workload.profile().expect("the trial has a pulse").integral();
     let pulse = goal.pulse.range_ns();
     let bins = (0..trial.workload.phases.measure_ns / BIN_NS).map(|at| {
         let begin_ns = at * BIN_NS;
@@ -65,7 +65,7 @@ fn pulsed(trial: &Trial, goal: &OverloadGoal) -> TrialRecord {
     let load = record.load.as_mut().expect("every record has a load report");
     let sum = |count: fn(&GoodputBin) -> u64| bins.iter().map(count).sum::<u64>();
     (load.planned, load.completed, load.window_ns) = (sum(|it| it.planned), sum(|it| it.in_time), 10 * S);
-    load.rate_asked_per_s = trial.workload.rate_per_s;
+    load.rate_asked_per_s = trial.workload.rate_per_s();
     let timeout = load.planned - load.completed;
     load.errors = Errors { timeout, reset: if recovers { 0 } else { 3 }, ..Errors::default() };
     let retries = load.planned / 10;

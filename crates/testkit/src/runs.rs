@@ -10,7 +10,7 @@ use harness::record::{
 use harness::spec::Experiment;
 use harness::spec::ServerSpec;
 use harness::spec::interleave::Interleave;
-use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Transport};
+use load::config::{KvTraffic, LoadConfig, Loop, Pace, Phases, Popularity, Requests, Schedule, Slices, Transport};
 use load::result::{
     ClosedResult, DatagramResult, Hardware, KernelResult, LateSends, LoadResult, Measured, Outstanding, PARTS,
     SliceResult, StreamResult,
@@ -41,7 +41,7 @@ pub(crate) fn trial(index: u32, repeat: u32, architecture: &str, connections: u3
     let architecture: server::Architecture = architecture.parse().unwrap();
     let load = LoadConfig::new(address, service.clone()).with(|it| {
         it.connections = connections;
-        it.rate_per_s = Some(200.0);
+        it.set_rate(Some(200.0));
         it.phases = phases;
         it.client.cpus = vec![1];
         it.client.seed = 7;
@@ -262,7 +262,7 @@ pub fn sweep_run() -> Run {
         for (architecture, last) in [("epoll", 4), ("mt", 2)] {
             let rate = f64::from(step) * 10_000.0;
             let mut trial = trial(run.header.trials.len() as u32, 0, architecture, 400);
-            trial.workload.rate_per_s = Some(rate);
+            trial.workload.set_rate(Some(rate));
             run.header.trials.push(trial.clone());
             if step > last + 2 {
                 continue;
@@ -302,7 +302,7 @@ pub fn capacity_run() -> Run {
     run.header.strategy = Strategy::Capacity(question);
     for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
         let mut first = trial(index as u32, 0, architecture, 400);
-        first.workload.rate_per_s = Some(1_000.0);
+        first.workload.set_rate(Some(1_000.0));
         if architecture == "mp" {
             first.infeasible = vec!["workload.connections: made up".into()];
         }
@@ -324,7 +324,7 @@ pub(crate) fn finish(run: &mut Run, record_of: impl Fn(&Trial) -> TrialRecord) {
 
 /// Returns the record of a probe: `epoll` has a capacity of 8 200 requests per second, and the client limits others at 21 000.
 pub(crate) fn probe(trial: &Trial) -> TrialRecord {
-    let rate = trial.workload.rate_per_s.expect("every probe has a rate");
+    let rate = trial.workload.rate_per_s().expect("every probe has a rate");
     let (most, beyond) = match trial.architecture.to_string().as_str() {
         "epoll" => (8_200.0, VerdictKind::Saturated),
         _ => (21_000.0, VerdictKind::ClientLimited),
@@ -347,9 +347,8 @@ pub fn kawai2006_run() -> Run {
         let architectures = [("mp", 44), ("mt", 42), ("select", 100), ("poll", 110), ("epoll", 40)];
         for (architecture, service_us) in architectures {
             let mut trial = trial(run.header.trials.len() as u32, 0, architecture, connections);
-            trial.workload.active = active;
-            trial.workload.rate_per_s = Some(rate_per_s);
-            trial.workload.schedule = Schedule::Constant;
+            let pace = Pace::new(Schedule::Constant, rate_per_s);
+            trial.workload.the_loop = Loop::open(Requests { active, ..pace.into() });
             let is_busiest = connections == 10_000 && active == 1.0;
             let verdict = match architecture {
                 "poll" if is_busiest => VerdictKind::Saturated,
@@ -387,8 +386,8 @@ pub fn run_of_experiment(name: &str) -> Run {
         Threads::made_up(trial, &mut record);
         let load = record.load.as_mut().expect("every record has a load report");
         let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
-        load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
-        load.rate_asked_per_s = workload.rate_per_s;
+        load.rate_achieved_per_s = workload.rate_per_s().map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
+        load.rate_asked_per_s = workload.rate_per_s();
         if workload.service.stream().is_some() {
             load.stream = Some(StreamResult {
                 bytes: most_per_s as u64 * 10_000,
@@ -421,8 +420,7 @@ pub fn large_run() -> Run {
     }) {
         for (architecture, base_us, scan_us) in architectures {
             let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
-            trial.workload.rate_per_s = Some(rate_per_s);
-            trial.workload.rate_per_s = Some(rate_per_s);
+            trial.workload.set_rate(Some(rate_per_s));
             let around_ns =
                 1e3 * (base_us + scan_us * f64::from(connections) / 1e3 + rate_per_s / 1e3 + f64::from(repeat));
             let is_saturated = architecture == "select" && rate_per_s == 8_000.0;
@@ -462,7 +460,7 @@ pub fn large_run() -> Run {
 /// later trials. The samples of trial 6 are missing.
 pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> {
     let rates: BTreeMap<u32, f64> =
-        run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
+        run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s()?))).collect();
     move |trial| {
         anyhow::ensure!(trial != 6, "cannot read samples from samples/0006.parquet: no such file");
         let late_ns = |at: i64| if at % 20 == 7 { 5_000 * i64::from(trial + 1) } else { at % 3 * 100 };
@@ -528,7 +526,7 @@ pub fn closed_run() -> Run {
                     get_share: 0.9,
                     keys: Popularity::Uniform,
                 });
-                (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
+                trial.workload.the_loop = Loop::CLOSED;
                 let rate_per_s = f64::from(rates_per_s[at]) * (1.0 + 0.01 * f64::from(repeat));
                 let is_limited = architecture == "symped:2" && connections == 100;
                 let verdict = if is_limited { VerdictKind::ClientLimited } else { VerdictKind::Valid };
@@ -581,7 +579,7 @@ pub fn datagram_run() -> Run {
             {
                 let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, ports);
                 trial.workload.service = ServiceSpec::Udp { ports, request_bytes: 64, response_bytes: 64 };
-                (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Constant, Some(rate_per_s));
+                trial.workload.the_loop = Loop::Datagrams(Pace::new(Schedule::Constant, rate_per_s).into());
                 if architecture == "mp" && ports == 5_000 {
                     trial.infeasible = vec!["workload.ports: 5000 needs 5256 processes, the limit is 100".into()];
                     run.header.trials.push(trial);
@@ -629,7 +627,7 @@ pub fn bandwidth_run() -> Run {
         for (architecture, megabytes_per_s) in [("epoll", 2_400.0), ("poll", 2_300.0), ("mt", 2_600.0)] {
             let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
             trial.workload.service = ServiceSpec::Stream(stream);
-            (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
+            trial.workload.the_loop = Loop::Stream;
             trial.workload.idle = idle;
             let scanned = if architecture == "poll" { f64::from(connections + idle) } else { 0.0 };
             let bytes_per_s = 1e6 * megabytes_per_s / (1.0 + scanned / 1e3) * (1.0 + 0.02 * f64::from(repeat));

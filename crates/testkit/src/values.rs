@@ -114,7 +114,7 @@ pub fn record_of(trial: &Trial, values: Values) -> TrialRecord {
     let load = record.load.as_mut().expect("every record has a load report");
     let server = record.server.as_mut().expect("every record has server counters");
     (load.window_ns, server.window_ns) = (WINDOW_NS, WINDOW_NS);
-    (load.rate_asked_per_s, load.rate_achieved_per_s) = (trial.workload.rate_per_s, values.rate_per_s);
+    (load.rate_asked_per_s, load.rate_achieved_per_s) = (trial.workload.rate_per_s(), values.rate_per_s);
     if let Some(threads) = values.threads {
         threads.apply(server);
     }

@@ -127,7 +127,7 @@ fn window(args: &Options, server: &Server, tally: &dyn Fn() -> Tally) -> anyhow:
 fn honest(args: &Options, server: &Server) -> LoadConfig {
     LoadConfig::new(server.address, SERVICE).with(|it| {
         it.connections = CONNECTIONS;
-        it.rate_per_s = Some(args.rate);
+        it.set_rate(Some(args.rate));
         it.http = Some(HttpTraffic::new(vec![HttpTarget::get("/bytes/1024", Some(1024))]));
         it.phases = phases([100, 100, WINDOW_MS, 10_000]);
 

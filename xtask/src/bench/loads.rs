@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{bail, ensure};
-use load::config::{LoadConfig, Phases, Schedule};
+use load::config::{LoadConfig, Loop, Phases};
 use load::{Event, LoadResult};
 use wire::ServiceSpec;
 
@@ -23,7 +23,7 @@ pub fn flags((request_bytes, response_bytes): Sizes) -> [String; 2] {
 pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
     LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes }).with(|it| {
         it.connections = CONNECTIONS;
-        it.rate_per_s = Some(8_000.0);
+        it.set_rate(Some(8_000.0));
         it.phases = phases([500, 500, 4_000, 1_000]);
         it.client.cpus = vec![CLIENT_CPU];
     })
@@ -32,8 +32,7 @@ pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> Loa
 /// Returns this load as a closed loop, which measures a server's highest rate.
 pub fn closed(phases: Phases, load: LoadConfig) -> LoadConfig {
     load.with(|it| {
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
+        it.the_loop = Loop::CLOSED;
         it.phases = phases;
         it.client.cpus = vec![CLIENT_CPU];
     })

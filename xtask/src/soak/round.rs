@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Popularity, Schedule};
+use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Loop, Pace, Pacing, Phases, Popularity, Schedule};
 use load::tools::hostile::MANNERS;
 use wire::ServiceSpec;
 use wire::stream::Stream;
@@ -65,7 +65,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);
     let (completed, planned) = (report.completed, report.planned);
     // The end of a closed loop may interrupt its last transactions.
-    let is_all = completed == planned || honest.rate_per_s.is_none();
+    let is_all = completed == planned || honest.is_closed();
     ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
     let killed = if is_killed { "; a client killed" } else { "" };
     let (begun, sent_kib) = (tally.begun, tally.sent_bytes >> 10);
@@ -79,8 +79,10 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
     let config = |service| {
         LoadConfig::new(server.served.address, service).with(|it| {
             it.connections = HONEST;
-            it.rate_per_s = Some(RATE_PER_S);
-            it.requests_per_connection = Some(REQUESTS_PER_CONNECTION);
+            if it.the_loop != Loop::Stream {
+                let pace = Pace::new(Schedule::SlotRandom, RATE_PER_S);
+                it.the_loop = Loop::Sessions { requests_per_connection: REQUESTS_PER_CONNECTION, pace };
+            }
             it.phases = phases;
 
             // Share the CPUs with other rounds.
@@ -110,10 +112,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         // Bursts use persistent connections and no planned rate.
         "stream" => config(ServiceSpec::Stream(Stream::default())).with(|it| {
             it.connections = 4;
-            it.rate_per_s = None;
-            it.schedule = Schedule::Closed;
             it.client.pacing = Pacing::Auto;
-            it.requests_per_connection = None;
         }),
         other => bail!("invalid --service `{other}`: use fixed, http, kv, redis or stream"),
     })

@@ -238,7 +238,10 @@ fn workers_of_one_host_share_the_ports_of_a_datagram_server() {
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, folder) = (trial(), tempfile::tempdir().unwrap());
     let service = wire::ServiceSpec::Udp { ports: 4, request_bytes: 8, response_bytes: 8 };
-    let config = trial.load().with(|it| (it.service, it.connections, it.client.processes) = (service, 4, 2));
+    let config = trial.load().with(|it| {
+        it.the_loop = load::config::Loop::of(&service);
+        (it.service, it.connections, it.client.processes) = (service, 4, 2);
+    });
     workers.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
     for config in others.map(|other| other.join().unwrap()) {
         let broken = load::config::validate::broken(&config).map(ToString::to_string);

@@ -60,7 +60,7 @@ impl<'a> Contestant<'a> {
 
     /// The time in which its queue of Poisson arrivals settles, in guards. `None` for other arrivals, or without counters.
     fn settling_guards(&self) -> Option<f64> {
-        let slices = self.trial.client.slices.filter(|_| self.trial.workload.schedule == Schedule::Poisson)?;
+        let slices = self.trial.client.slices.filter(|_| self.trial.workload.schedule() == Some(Schedule::Poisson))?;
         let (counters, load) = (self.observations.counters()?, self.observations.load.as_ref()?);
         let cpu_ns = counters.cpu_ns() as f64 / outcome::cpus_at_once(self.trial) as f64;
         let service_ns = cpu_ns / requests_answered(&counters, load).max(1.0);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use load::LoadConfig;
-use load::config::{Popularity, Timestamps};
+use load::config::{Loop, Timestamps};
 use load::tools::idle::{IdleEvent, IdleResult};
 use netns::TestbedHost;
 use process::child::Process;
@@ -90,9 +90,7 @@ fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -
         // The connections of the other processes and of the client, which need ports too.
         it.idle = config.connections_and_idle() - connections;
         it.sources = sources;
-        it.requests_per_connection = None;
-        it.active = 1.0;
-        it.popularity = Popularity::Uniform;
+        it.the_loop = Loop::of(&it.service);
         it.client.clients = 1;
         it.client.timestamps = Timestamps::Client;
     })
@@ -115,6 +113,8 @@ fn partition(total: u32, share_max: u32) -> impl Iterator<Item = u32> {
 
 #[cfg(test)]
 mod tests {
+    use load::config::{Pace, Schedule};
+
     use super::*;
 
     #[cfg(target_os = "linux")]
@@ -124,8 +124,8 @@ mod tests {
         // Each connection occupies its port for at least 1 s after its end (TIME_WAIT).
         let config = LoadConfig::small(target).with(|it| {
             it.idle = 20_000;
-            it.requests_per_connection = Some(1);
-            it.rate_per_s = Some(100_000.0);
+            let pace = Pace::new(Schedule::Constant, 100_000.0);
+            it.the_loop = Loop::Sessions { requests_per_connection: 1, pace };
         });
         let sources = load::io::source_ports::sources(&config).unwrap();
         assert!(sources.len() > 1, "{sources:?}");

@@ -58,7 +58,7 @@ fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCou
         // stored after connecting.
         counters.memory_user_bytes_per_connection = None;
     }
-    if trial.workload.requests_per_connection.is_some() {
+    if trial.workload.requests_per_connection().is_some() {
         // The number of connections varies.
         counters.memory_user_bytes_per_connection = None;
         counters.memory_kernel_bytes_per_connection = None;

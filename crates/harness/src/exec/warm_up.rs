@@ -5,7 +5,7 @@
 //! responses per second show when the service time is steady.
 
 use load::LoadResult;
-use load::config::{LoadConfig, Pacing, Phases, Popularity, Roles, Schedule, Think, Timestamps, Transport};
+use load::config::{LoadConfig, Loop, Pacing, Phases, Roles, Think, Timestamps, Transport};
 
 /// The length of a round of load. A server may fail if its clients leave before its responses, so each round ends as a trial does.
 const ROUND_NS: u64 = 1_000_000_000;
@@ -18,20 +18,18 @@ const DEVIATIONS: f64 = 2.0;
 
 /// Returns the load of a round; `None` for datagrams, which have no closed loop.
 pub(super) fn warming(trial: &LoadConfig) -> Option<LoadConfig> {
+    let the_loop = match (&trial.the_loop, trial.requests_per_connection()) {
+        (Loop::Stream, _) => Loop::Stream,
+        (_, None) => Loop::Closed { think: Think::default(), pipeline: trial.pipeline() },
+        (_, Some(requests_per_connection)) => Loop::ClosedSessions { requests_per_connection, think: Think::default() },
+    };
     let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: ROUND_NS, ..trial.phases };
     (trial.transport() != Transport::Udp).then(|| {
         trial.clone().with(|it| {
-            it.schedule = Schedule::Closed;
-            it.rate_per_s = None;
-            it.profile = None;
-            it.trace = None;
-            it.think = Think::default();
-            it.active = 1.0;
-            it.popularity = Popularity::Uniform;
+            it.the_loop = the_loop;
             it.client.pacing = Pacing::Auto;
             it.client.roles = Roles::Auto;
             it.client.timestamps = Timestamps::Client;
-            it.request_timeout = None;
             it.client.slices = None;
             it.phases = phases;
         })

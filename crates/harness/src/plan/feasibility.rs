@@ -130,12 +130,12 @@ pub(super) fn reasons(trial: &Trial, host: &Host, capabilities: &mut Capabilitie
     reasons.extend(sources.err().map(|reason| format!("workload.{reason}")));
     reasons.extend(load::config::validate::check_timestamps(load).err());
     let parts = load.parts();
-    if parts.iter().any(|part| part.active == 0.0) {
+    if parts.iter().any(|part| part.active() == 0.0) {
         reasons.push(format!(
             "client.processes: {} processes need an active connection each, but {} of {connections} {targets} are active; \
              lower client.processes, or raise workload.active",
             load.client.processes,
-            load::config::active_count(load.active, load.connections),
+            load::config::active_count(load.active(), load.connections),
         ));
     }
     let requests = parts.iter().fold(0u64, |requests, part| {
@@ -171,7 +171,7 @@ fn check_suspension(poll: BusyPoll, has_lab: bool) -> Result<(), String> {
 /// Returns the reasons why a trial cannot run with the workers of a distributed run.
 pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let (Some(trace), Some(_)) = (&trial.workload.trace, fleet.elsewhere_cpus) {
+    if let (Some(trace), Some(_)) = (trial.workload.trace(), fleet.elsewhere_cpus) {
         let file = trace.file.display();
         reasons.push(format!("workload.trace: workers on other hosts cannot read {file}; start the run without them"));
     }

@@ -189,11 +189,11 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         reason
     } else if workload.service.stream().is_some() {
         "streams fill buffers, which empty in the next slice"
-    } else if workload.requests_per_connection.is_some() {
+    } else if workload.requests_per_connection().is_some() {
         "connections would end in the slices of other servers"
     } else if workload.is_varied() && experiment.interleave != Interleave::Always {
         "requests that wait at a peak of the rate would be answered in the slices of other servers"
-    } else if workload.request_timeout.is_some() {
+    } else if workload.request_timeout().is_some() {
         "retries and late responses would fall into the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
@@ -253,12 +253,12 @@ fn scan_share(trial: &Trial) -> f64 {
 /// Whether an open loop sends too few requests in a window for figures that repeats compare.
 fn has_few_requests(trial: &Trial) -> bool {
     let window_s = trial.workload.phases.measure_ns as f64 / 1e9;
-    trial.workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s * window_s < REQUESTS_MIN)
+    trial.workload.rate_per_s().is_some_and(|rate_per_s| rate_per_s * window_s < REQUESTS_MIN)
 }
 
 /// The number of requests in the measured part of a slice; `None` in a closed loop.
 fn measured_requests(trial: &Trial, slice_ns: u64) -> Option<f64> {
-    Some(trial.workload.rate_per_s? * (slice_ns - slice_ns / GUARD_SHARE) as f64 / 1e9)
+    Some(trial.workload.rate_per_s()? * (slice_ns - slice_ns / GUARD_SHARE) as f64 / 1e9)
 }
 
 /// The length of a slice: some requests, and much longer than the service time, but short enough for the host's speed to stay the
@@ -268,10 +268,10 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
         return slice.0;
     }
     let connections = u64::from(trial.workload.connections);
-    let shortest_ns = match trial.workload.rate_per_s {
+    let shortest_ns = match trial.workload.rate_per_s() {
         None => CLOSED_SLICE_NS_MIN.max(GUARD_SHARE * response_ns(trial)),
         Some(rate_per_s) => {
-            let is_poisson = trial.workload.schedule == Schedule::Poisson;
+            let is_poisson = trial.workload.schedule() == Some(Schedule::Poisson);
             let requests = if is_poisson { SLICE_REQUESTS_POISSON } else { SLICE_REQUESTS };
             let requests_ns = (requests / rate_per_s * 1e9) as u64;
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
@@ -282,7 +282,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
     let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
     let slice_ns = shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns;
-    match trial.workload.think {
+    match trial.workload.think() {
         Think { mean_ns: think_ns @ 1.., exponential: false } => slice_of_think_ns(think_ns, slice_ns),
         _ => slice_ns,
     }
@@ -294,7 +294,7 @@ fn response_ns(trial: &Trial) -> u64 {
     let connections = u64::from(trial.workload.connections);
     let work_ns = trial.serve.ours().and_then(|serve| serve.work).map_or(0, |work| {
         let sharing = if work.kind == Kind::Sleep { 1 } else { connections };
-        sharing * u64::from(trial.workload.pipeline) * work.time_ns
+        sharing * u64::from(trial.workload.pipeline()) * work.time_ns
     });
     connections * CLOSED_REQUEST_NS + work_ns + lab_round_trip_ns(trial)
 }
@@ -311,7 +311,7 @@ fn slice_of_think_ns(think_ns: u64, shortest_ns: u64) -> u64 {
 
 /// The time after which the pattern of constant sends repeats; `None` for other schedules, and if the rate changes.
 fn period_ns(trial: &Trial) -> Option<f64> {
-    let requests = match trial.workload.schedule {
+    let requests = match trial.workload.schedule()? {
         Schedule::Constant => 1.0,
         Schedule::ConstantDrawn | Schedule::ConstantTogether => f64::from(trial.client.all_clients()),
         _ => return None,
@@ -319,7 +319,7 @@ fn period_ns(trial: &Trial) -> Option<f64> {
     if trial.workload.is_varied() {
         return None;
     }
-    Some(requests / trial.workload.rate_per_s? * 1e9)
+    Some(requests / trial.workload.rate_per_s()? * 1e9)
 }
 
 /// Whether the guards of constant sends hold more or fewer than their share of the requests. Such sends have the same phase in each

@@ -89,7 +89,7 @@ impl Plan {
     /// Sorts the trials by rate and renumbers them. All repeats of a rate finish before the next rate begins. Trials of one
     /// rate keep their order.
     pub fn by_rate(mut self) -> Self {
-        let rate = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
+        let rate = |trial: &Trial| trial.workload.rate_per_s().unwrap_or(f64::INFINITY);
         self.trials.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
         (0..).zip(&mut self.trials).for_each(|(index, trial)| trial.index = index);
         self
@@ -316,7 +316,7 @@ fn content(service: &ServiceSpec) -> Option<PathBuf> {
 /// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum
 /// refuses none. A short-lived connection may arrive before the server sees the end of the previous one.
 fn connections_max(traffic: &Traffic) -> u32 {
-    let besides = traffic.requests_per_connection.map_or(0, |_| traffic.connections);
+    let besides = traffic.requests_per_connection().map_or(0, |_| traffic.connections);
     traffic.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
@@ -329,7 +329,8 @@ pub fn probe(
     measure_ns: u64,
 ) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
-    (probe.workload.rate_per_s, probe.workload.connections) = (Some(rate_per_s), connections);
+    probe.workload.set_rate(Some(rate_per_s));
+    probe.workload.connections = connections;
     if let ServerSpec::Ours(config) = &mut probe.serve {
         config.connections_max = connections_max(&probe.workload);
     }
@@ -350,18 +351,17 @@ pub fn repeated(first: &Trial, seed: u64, (index, repeat): (u32, u32)) -> Trial 
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
     let contestants = trial.client.slices.map_or(1, |slices| slices.contestants);
     let requests = trial.workload.phases.sending_ns() as f64 / 1e9;
-    let retries = trial.workload.request_timeout.map_or(0, |it| it.retries_max(requests.ceil() as u64)) as f64;
+    let retries = trial.workload.request_timeout().map_or(0, |it| it.retries_max(requests.ceil() as u64)) as f64;
     let bytes_per_rate = BYTES_PER_REQUEST as f64 * (requests + retries);
     host.memory_bytes as f64 / 2.0 / bytes_per_rate / f64::from(contestants)
 }
 
 fn trial_seed(seed: u64, traffic: &Traffic, repeat: u32) -> u64 {
-    let Traffic { connections, rate_per_s, active, idle, .. } = traffic;
     let numbers = [
-        u64::from(*connections),
-        rate_per_s.map_or(0, f64::to_bits),
-        active.to_bits(),
-        u64::from(*idle),
+        u64::from(traffic.connections),
+        traffic.rate_per_s().map_or(0, f64::to_bits),
+        traffic.active().to_bits(),
+        u64::from(traffic.idle),
         repeat.into(),
     ];
     // SplitMix64's finaliser (Steele, Lea and Flood 2014) mixes each number in.

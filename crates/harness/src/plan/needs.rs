@@ -320,7 +320,7 @@ pub fn of(
 
 /// Returns a key that orders trials by their requirements.
 fn size(trial: &Trial) -> (u32, f64) {
-    (trial.workload.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
+    (trial.workload.connections_and_idle(), trial.workload.rate_per_s().unwrap_or(f64::INFINITY))
 }
 
 /// Returns the bytes of a request and of its response, if known. For `http`: a head of 128 bytes with the longest body, and the
@@ -367,7 +367,7 @@ fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> 
     let time_wait_s = TIME_WAIT_S[usize::from(reuses)];
     let ports = load::io::source_ports::needed(&trial.load(), time_wait_s).ceil() as u64;
     let connections = u64::from(trial.workload.connections_and_idle());
-    let rate_per_s = trial.workload.rate_per_s;
+    let rate_per_s = trial.workload.rate_per_s();
     let addresses = ports.div_ceil(host.ports.max(1)).max(1);
     let requests = rate_per_s.unwrap_or(0.0) * trial.workload.phases.sending_ns() as f64 / 1e9;
     let memory_bytes = connections as f64 * figures.client_bytes.value + requests * BYTES_PER_REQUEST as f64;
@@ -406,11 +406,11 @@ fn settings(
     let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
     let bytes_per_s = trial.workload.peak_per_s().unwrap_or(0.0) * (request + response);
     let pages =
-        (f64::from(trial.workload.connections) * trial.workload.active + bytes_per_s / PAGE_BYTES).ceil() as u64;
+        (f64::from(trial.workload.connections) * trial.workload.active() + bytes_per_s / PAGE_BYTES).ceil() as u64;
     let backlog = (CONNECTING * clients.hosts).min(BACKLOG).min(connections);
     let client_descriptors = clients.connections + DESCRIPTORS_BESIDE;
     let ports = clients.ports.div_ceil(clients.addresses);
-    let reuse = u64::from(trial.workload.requests_per_connection.is_some());
+    let reuse = u64::from(trial.workload.requests_per_connection().is_some());
     let response = 2 * response as u64;
     let rows = [
         ("ulimit -Hn", "server", descriptors, "descriptors of a process"),

@@ -170,7 +170,7 @@ pub fn check_targets(trials: &[Trial]) -> Result<(), String> {
 
 /// Checks that the folders of stored trials still exist, and that their traces still have the planned arrivals.
 pub fn check_files(trials: &[Trial]) -> Result<(), String> {
-    let mut traces: Vec<_> = trials.iter().filter_map(|trial| trial.workload.trace.as_ref()).collect();
+    let mut traces: Vec<_> = trials.iter().filter_map(|trial| trial.workload.trace()).collect();
     traces.dedup();
     for trace in traces {
         traffic::trace::check(trace)

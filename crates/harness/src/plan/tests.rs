@@ -17,9 +17,8 @@ use crate::spec::units::Rate;
 fn line(trial: &Trial) -> String {
     let Trial { index, repeat, workload, infeasible, .. } = trial;
     let label = trial.label();
-    let Traffic { connections, rate_per_s, active, .. } = &workload.traffic;
-    let active = crate::spec::units::Share(*active);
-    let rate = rate_per_s.map_or("closed".into(), |rate_per_s| format!("{rate_per_s}/s"));
+    let (connections, active) = (workload.connections, crate::spec::units::Share(workload.active()));
+    let rate = workload.rate_per_s().map_or("closed".into(), |rate_per_s| format!("{rate_per_s}/s"));
     format!("{index} repeat {repeat}: {label} {connections} x {rate} active {active} {infeasible:?}")
 }
 
@@ -198,7 +197,7 @@ fn planned_closed_loop_of_kv_survives_json() {
     let plan = plan(&experiment, &Host::made_up()).unwrap();
     assert_eq!(plan.trials.len(), 22 * 6 * 5);
     for trial in &plan.trials {
-        assert_eq!(trial.workload.rate_per_s, None);
+        assert_eq!(trial.workload.rate_per_s(), None);
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
         assert_eq!(trial.workload.kv.as_ref().unwrap().records, 30_000);
         let text = serde_json::to_string(trial).unwrap();
@@ -536,7 +535,7 @@ fn planned_streams_survive_json_and_name_the_thread_limit() {
     let by_packet = wire::stream::Stream { by_packet: true, ..Default::default() };
     for trial in plan(&experiment).trials {
         let stream = trial.workload.service.stream().unwrap();
-        assert_eq!((stream, trial.workload.rate_per_s), (by_packet, None));
+        assert_eq!((stream, trial.workload.rate_per_s()), (by_packet, None));
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
         let text = serde_json::to_string(&trial).unwrap();
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);

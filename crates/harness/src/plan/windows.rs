@@ -43,13 +43,13 @@ impl Plan {
 /// Returns the mean number of requests in the window of an open loop, and the largest likely deviation; `None` for a closed loop.
 fn requests(trial: &Trial) -> Option<(f64, f64)> {
     let workload = &trial.workload;
-    if let Some(trace) = &workload.trace {
+    if let Some(trace) = workload.trace() {
         return Some((trace.requests as f64, 0.0));
     }
-    let mean = workload.rate_per_s? * workload.phases.measure_ns as f64 / 1e9;
+    let mean = workload.rate_per_s()? * workload.phases.measure_ns as f64 / 1e9;
     let session = requests_of_session(trial);
-    let sessions = match workload.schedule {
-        Schedule::Poisson => DEVIATIONS * (mean / session).sqrt(),
+    let sessions = match workload.schedule() {
+        Some(Schedule::Poisson) => DEVIATIONS * (mean / session).sqrt(),
         // The window may begin within a slot of each client.
         _ => f64::from(trial.client.all_clients()),
     };
@@ -58,11 +58,11 @@ fn requests(trial: &Trial) -> Option<(f64, f64)> {
 
 /// Returns the number of requests that are planned together: those of a session, otherwise 1.
 fn requests_of_session(trial: &Trial) -> f64 {
-    f64::from(trial.workload.requests_per_connection.unwrap_or(1))
+    f64::from(trial.workload.requests_per_connection().unwrap_or(1))
 }
 
 fn reason(trial: &Trial, mean: f64) -> String {
-    let (key, what, remedy) = match trial.workload.trace {
+    let (key, what, remedy) = match trial.workload.trace() {
         Some(_) => ("trace", "arrivals", "replay a longer part"),
         None => ("rate", "requests in the window", "raise the rate, or lengthen the window"),
     };

@@ -75,7 +75,10 @@ impl Workload {
     /// Returns the workload without its rate, and without the length of the window, which a number of sessions makes depend on it.
     #[must_use]
     pub fn without_rate(&self) -> Self {
-        self.clone().with(|it| (it.rate_per_s, it.phases.measure_ns) = (None, 0))
+        self.clone().with(|it| {
+            it.set_rate(None);
+            it.phases.measure_ns = 0;
+        })
     }
 }
 

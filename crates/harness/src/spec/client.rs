@@ -62,7 +62,6 @@ impl Client {
             timeout_ns: self.timeout.0,
             ..load.client
         };
-        load.request_timeout = self.request_timeout();
         load
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use load::LoadConfig;
 use load::config::validate::broken;
-use load::config::{HttpTraffic, Popularity, RateProfile, Schedule, Sizes, Think};
+use load::config::{self, HttpTraffic, Loop, Pace, Popularity, RateProfile, RequestTimeout, Requests, Sizes};
 use traffic::trace::Column;
 use wire::ServiceSpec;
 
@@ -14,7 +14,7 @@ use super::one_or_many::OneOrMany;
 use super::tls::Tls;
 use super::trace::Trace;
 use super::units::Size;
-use super::workload::{Service, WorkloadSpec};
+use super::workload::{Schedule, Service, WorkloadSpec};
 
 impl Experiment {
     /// Tests whether the workload lists the requests to all servers of `http`.
@@ -81,15 +81,16 @@ impl Experiment {
         self.loads_with(self.workload.trace.as_ref().map(Trace::unread))
     }
 
-    fn loads_with(&self, trace: Option<load::config::Trace>) -> Result<Vec<LoadConfig>, String> {
+    fn loads_with(&self, trace: Option<config::Trace>) -> Result<Vec<LoadConfig>, String> {
         let (workload, phases) = (&self.workload, &self.phases);
         let profile = workload.profile.as_ref().map(|profile| &profile.0).filter(|_| trace.is_none());
         // Rate and length of a window that does not have those of the keys.
-        let own_rate = trace.as_ref().map(load::config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
-        let own_ns = trace.as_ref().map(load::config::Trace::window_ns).or(profile.map(RateProfile::length_ns));
+        let own_rate = trace.as_ref().map(config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
+        let own_ns = trace.as_ref().map(config::Trace::window_ns).or(profile.map(RateProfile::length_ns));
         // A closed loop has no rate, because its rate is the result.
         let rates = workload.rate.as_ref().filter(|_| trace.is_none() && !workload.is_closed());
         let rates = rates.map_or(vec![own_rate], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
+        let is_choosing = trace.as_ref().is_none_or(|trace| !trace.has_connections);
         let kv = workload.kv.clone().unwrap_or_default();
         // The memory of external servers is unknown.
         if workload.service.has_records() && self.architectures.0.iter().any(|it| it.ours().is_some()) {
@@ -106,12 +107,6 @@ impl Experiment {
             .client
             .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None }))
             .with(|it| {
-                it.profile = profile.cloned();
-                it.trace = trace;
-                it.think = workload.think.0;
-                it.pipeline = workload.pipeline.map_or(1, NonZeroU32::get);
-                it.requests_per_connection = workload.requests_per_connection.map(NonZeroU32::get);
-                it.popularity = workload.popularity;
                 it.kv = workload.service.has_records().then(|| kv.traffic());
                 it.http = http;
                 it.client.tls = workload.tls.as_ref().map(Tls::client);
@@ -126,13 +121,19 @@ impl Experiment {
                     for &rate_per_s in &rates {
                         let mut phases = phases.of_load(rate_per_s, workload.requests_per_connection);
                         phases.measure_ns = own_ns.unwrap_or(phases.measure_ns);
-                        let load = |&schedule| {
-                            load.clone().with(|it| {
-                                (it.idle, it.active, it.rate_per_s) = (idle, active, rate_per_s);
-                                (it.schedule, it.phases) = (schedule, phases);
-                            })
+                        let requests = |schedule| Requests {
+                            pace: Pace { rate_per_s, schedule, profile: profile.cloned() },
+                            trace: trace.clone(),
+                            active: if is_choosing { active } else { 1.0 },
+                            popularity: if is_choosing { workload.popularity } else { Popularity::Uniform },
                         };
-                        loads.extend(workload.schedule.0.iter().map(load).map(without_unused));
+                        for &schedule in &workload.schedule.0 {
+                            let the_loop = workload.the_loop(schedule, requests, self.client.request_timeout())?;
+                            let idle = if workload.service == Service::Udp { 0 } else { idle };
+                            let set =
+                                |it: &mut LoadConfig| (it.idle, it.the_loop, it.phases) = (idle, the_loop, phases);
+                            loads.push(load.clone().with(set));
+                        }
                     }
                 }
             }
@@ -150,40 +151,31 @@ impl Experiment {
     }
 }
 
-/// Returns a load without the settings that have no effect on its loop, so that equal loads are equal. [`Experiment::unused`] names
-/// their keys.
-fn without_unused(mut load: LoadConfig) -> LoadConfig {
-    let (is_udp, is_stream) = (load.service.ports().is_some(), load.service.stream().is_some());
-    if is_stream {
-        load.schedule = Schedule::Closed;
-    }
-    let is_closed = load.schedule == Schedule::Closed;
-    let trace_has_connections = load.trace.as_ref().is_some_and(|trace| trace.has_connections);
-    if is_udp {
-        (load.idle, load.requests_per_connection, load.request_timeout) = (0, None, None);
-    }
-    if is_stream {
-        (load.requests_per_connection, load.think) = (None, Think::default());
-    }
-    let has_sessions = load.requests_per_connection.is_some();
-    if is_closed {
-        (load.rate_per_s, load.profile, load.trace) = (None, None, None);
-    } else {
-        load.think = Think::default();
-    }
-    if is_closed || has_sessions || trace_has_connections {
-        (load.active, load.popularity) = (1.0, Popularity::Uniform);
-    }
-    if is_closed || has_sessions {
-        load.request_timeout = None;
-    }
-    if !is_closed || has_sessions || is_stream {
-        load.pipeline = 1;
-    }
-    load
-}
-
 impl WorkloadSpec {
+    /// Returns the loop of the service and the schedule, with the settings that it has. [`Experiment::unused`] names the others.
+    fn the_loop(
+        &self,
+        schedule: Schedule,
+        requests: impl FnOnce(config::Schedule) -> Requests,
+        request_timeout: Option<RequestTimeout>,
+    ) -> Result<Loop, String> {
+        let think = self.think.0;
+        let requests_per_connection = self.requests_per_connection.map(NonZeroU32::get);
+        Ok(match (self.service, schedule.open().map(requests), requests_per_connection) {
+            (Service::Stream, ..) => Loop::Stream,
+            (Service::Udp, Some(requests), _) => Loop::Datagrams(requests),
+            (_, Some(requests), None) => Loop::Open { requests, request_timeout },
+            (_, Some(Requests { trace: Some(_), .. }), Some(_)) => {
+                return Err("workload.trace: needs lasting connections; remove requests-per-connection".to_owned());
+            }
+            (_, Some(Requests { pace, .. }), Some(requests_per_connection)) => {
+                Loop::Sessions { requests_per_connection, pace }
+            }
+            (_, None, None) => Loop::Closed { think, pipeline: self.pipeline.map_or(1, NonZeroU32::get) },
+            (_, None, Some(requests_per_connection)) => Loop::ClosedSessions { requests_per_connection, think },
+        })
+    }
+
     /// Returns the server's service. Only `udp` uses `ports`, the number of its ports.
     fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
         let bytes = |key: &str, size: Option<Size>| {

@@ -38,4 +38,4 @@ pub use one_or_many::OneOrMany;
 pub use server::{Exec, Server};
 pub use server_spec::ServerSpec;
 pub use target::Target;
-pub use workload::{Kv, Service, WorkloadSpec};
+pub use workload::{Kv, Schedule, Service, WorkloadSpec};

@@ -19,7 +19,6 @@ macro_rules! names_for_the_schema {
 }
 
 names_for_the_schema! {
-    ScheduleName: "slot-random" "constant" "constant-drawn" "constant-together" "poisson" "closed";
     PacingName: "auto" "yield" "spin" "sleep-spin";
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";

@@ -1,125 +1,81 @@
 //! The settings of an experiment that have no effect on it. They are no errors: a file may serve several experiments.
 
-use load::config::Schedule;
+use load::config::{Loop, Traffic};
 
 use super::candidate::Candidate;
 use super::experiment::Experiment;
-use super::workload::Service;
+use super::workload::{Schedule, Service};
 
-/// What an experiment must have so that a setting has an effect.
+/// What an experiment and its traffic must have so that settings have an effect.
 struct Need {
     keys: &'static [&'static str],
-    is_met: fn(&Experiment) -> bool,
-    /// What has the setting.
+    is_met: fn(&Experiment, &Traffic) -> bool,
+    /// What has the settings.
     owner: &'static str,
 }
 
-const NEEDS: &[Need] = &[
-    Need {
-        keys: &["workload.kv"],
-        is_met: |it| it.workload.service.has_records(),
-        owner: "the services `kv` and `redis` have records",
-    },
-    Need {
-        keys: &["workload.http"],
-        is_met: |it| it.workload.service == Service::Http,
-        owner: "the service `http` has paths, headers and folders; choose it with service = \"http\" (--service)",
-    },
-    Need {
-        keys: &["workload.stream"],
-        is_met: |it| it.workload.service == Service::Stream,
-        owner: "the service `stream` has bursts",
-    },
-    Need {
-        keys: &["workload.ports", "server.datagram-batch", "server.datagram-offload"],
-        is_met: |it| it.workload.service == Service::Udp,
-        owner: "the service `udp` has ports",
-    },
-    Need {
-        keys: &["workload.connections", "workload.idle", "workload.requests-per-connection"],
-        is_met: |it| it.workload.service != Service::Udp,
-        owner: "services over TCP have connections; `udp` has ports",
-    },
-    Need {
-        keys: &["workload.request"],
-        is_met: |it| matches!(it.workload.service, Service::Fixed | Service::Udp),
-        owner: "the services `fixed` and `udp` have requests of one size",
-    },
-    Need {
-        keys: &["workload.response"],
-        is_met: |it| matches!(it.workload.service, Service::Fixed | Service::Udp | Service::Http),
-        owner: "the services `fixed`, `udp` and `http` have responses of one size",
-    },
-    Need {
-        keys: &["workload.think", "workload.pipeline"],
-        is_met: |it| it.workload.is_closed() && it.workload.service != Service::Stream,
-        owner: "a closed loop has it; choose it with schedule = \"closed\" (--schedule)",
-    },
-    Need {
-        keys: &["workload.pipeline", "client.request-timeout"],
-        is_met: |it| it.workload.requests_per_connection.is_none(),
-        owner: "lasting connections have it, and requests-per-connection ends them",
-    },
-    Need {
-        keys: &["workload.rate", "workload.profile", "workload.trace", "client.request-timeout", "client.pacing"],
-        is_met: |it| !it.workload.is_closed(),
-        owner: "an open loop has planned times; the rate of a closed loop is a result",
-    },
-    Need {
-        keys: &["workload.rate", "workload.profile"],
-        is_met: |it| it.workload.trace.is_none(),
-        owner: "requests without a trace have it; the trace has the times of the requests",
-    },
-    Need {
-        keys: &["workload.schedule"],
-        is_met: |it| it.workload.trace.is_none() || it.workload.schedule.0 == [Schedule::SlotRandom],
-        owner: "requests without a trace have it; the trace has the times of the requests",
-    },
-    Need {
-        keys: &["workload.active", "workload.popularity", "client.roles"],
-        is_met: |it| !it.workload.is_closed() && it.workload.requests_per_connection.is_none(),
-        owner: "an open loop over lasting connections chooses among them; otherwise all send",
-    },
-    Need {
-        keys: &["phases.sessions"],
-        is_met: |it| {
-            let workload = &it.workload;
-            let is_over_time = workload.profile.is_some() || workload.trace.is_some();
-            workload.requests_per_connection.is_some() && !workload.is_closed() && !is_over_time
-        },
-        owner: "an open loop with requests-per-connection and a constant rate has sessions",
-    },
-    Need {
-        keys: &["client.retries", "client.retry-budget"],
-        is_met: |it| it.client.request_timeout.is_some(),
-        owner: "requests with a time limit fail in time; add request-timeout, such as 1s",
-    },
-    Need {
-        keys: &["client.retry-budget"],
-        is_met: |it| it.client.retries.is_some_and(|retries| retries > 0),
-        owner: "retries need a budget; add `retries`",
-    },
-    Need {
-        keys: &["server", "workload.kv.memory", "workload.kv.item-max"],
-        is_met: |it| it.architectures.0.iter().any(|it| it.ours().is_some()),
-        owner: "built-in servers have it, such as epoll",
-    },
-    Need {
-        keys: &["workload.tls"],
-        is_met: |it| {
-            it.architectures.0.iter().any(|server| match server {
-                Candidate::Target(name) => it.target.get(name).is_none_or(|it| it.url.certified_name(true).is_some()),
-                Candidate::Ours(_) | Candidate::Exec(_) => true,
-            })
-        },
-        owner: "servers with TLS have it, and http:// is plain text; write https://",
-    },
-];
+macro_rules! needs {
+    ($($($key:literal)+, |$it:pat_param, $traffic:pat_param| $is_met:expr, $owner:literal;)+) => {
+        &[$(Need { keys: &[$($key),+], is_met: |$it: &Experiment, $traffic: &Traffic| $is_met, owner: $owner }),+]
+    };
+}
+
+const NEEDS: &[Need] = needs! {
+    // Services and servers.
+    "workload.kv", |it, _| it.workload.service.has_records(), "the services `kv` and `redis` have records";
+    "workload.http", |it, _| it.workload.service == Service::Http,
+        "the service `http` has paths, headers and folders; choose it with service = \"http\" (--service)";
+    "workload.stream", |it, _| it.workload.service == Service::Stream, "the service `stream` has bursts";
+    "workload.ports" "server.datagram-batch" "server.datagram-offload", |it, _| it.workload.service == Service::Udp,
+        "the service `udp` has ports";
+    "workload.connections" "workload.idle" "workload.requests-per-connection" "client.request-timeout",
+        |it, _| it.workload.service != Service::Udp, "services over TCP have connections; `udp` has ports";
+    "workload.request", |it, _| matches!(it.workload.service, Service::Fixed | Service::Udp),
+        "the services `fixed` and `udp` have requests of one size";
+    "workload.response", |it, _| matches!(it.workload.service, Service::Fixed | Service::Udp | Service::Http),
+        "the services `fixed`, `udp` and `http` have responses of one size";
+    "server" "workload.kv.memory" "workload.kv.item-max", |it, _| it.architectures.0.iter().any(|it| it.ours().is_some()),
+        "built-in servers have it, such as epoll";
+    "workload.tls", |it, _| it.architectures.0.iter().any(|server| has_tls(it, server)),
+        "servers with TLS have it, and http:// is plain text; write https://";
+
+    // Loops.
+    "workload.think" "workload.pipeline", |_, it| it.is_closed() && it.the_loop != Loop::Stream,
+        "a closed loop has it; choose it with schedule = \"closed\" (--schedule)";
+    "workload.pipeline" "client.request-timeout", |_, it| it.requests_per_connection().is_none(),
+        "lasting connections have it, and requests-per-connection ends them";
+    "workload.rate" "workload.profile" "workload.trace" "client.request-timeout" "client.pacing", |_, it| !it.is_closed(),
+        "an open loop has planned times; the rate of a closed loop is a result";
+    "workload.active" "workload.popularity" "client.roles", |_, it| it.requests().is_some(),
+        "an open loop over lasting connections chooses among them; otherwise all send";
+    "phases.sessions", |_, it| matches!(it.the_loop, Loop::Sessions { .. }) && !it.is_varied(),
+        "an open loop with requests-per-connection and a constant rate has sessions";
+    "workload.rate" "workload.profile", |_, it| it.trace().is_none(),
+        "requests without a trace have it; the trace has the times of the requests";
+    "workload.schedule", |it, load| load.trace().is_none() || it.workload.schedule.0 == [Schedule::SlotRandom],
+        "requests without a trace have it; the trace has the times of the requests";
+    "client.retries" "client.retry-budget", |it, _| it.client.request_timeout.is_some(),
+        "requests with a time limit fail in time; add request-timeout, such as 1s";
+    "client.retry-budget", |it, _| it.client.retries.is_some_and(|retries| retries > 0),
+        "retries need a budget; add `retries`";
+};
+
+fn has_tls(experiment: &Experiment, server: &Candidate) -> bool {
+    match server {
+        Candidate::Target(name) => {
+            experiment.target.get(name).is_none_or(|target| target.url.certified_name(true).is_some())
+        }
+        Candidate::Ours(_) | Candidate::Exec(_) => true,
+    }
+}
 
 impl Experiment {
-    /// Returns a sentence for each setting without effect, which begins with its key.
+    /// Returns a sentence for each setting without effect, which begins with its key. All loads of a valid experiment have one loop.
     pub fn unused(&self) -> Vec<String> {
-        let Ok(table) = toml::Value::try_from(self) else { return Vec::new() };
+        // A server alone has no connections.
+        let mut filled = self.clone();
+        filled.fill_in("");
+        let (Ok(table), Ok(loads)) = (toml::Value::try_from(self), filled.unread_loads()) else { return Vec::new() };
         let usual = [
             ("workload", toml::Value::try_from(super::WorkloadSpec::default())),
             ("client", toml::Value::try_from(super::Client::default())),
@@ -132,7 +88,7 @@ impl Experiment {
             find(&table).is_some_and(|value| find(&usual) != Some(value))
         };
         let mut unused = Vec::new();
-        for Need { keys, owner, .. } in NEEDS.iter().filter(|need| !(need.is_met)(self)) {
+        for Need { keys, owner, .. } in NEEDS.iter().filter(|need| !(need.is_met)(self, &loads[0])) {
             unused
                 .extend(keys.iter().filter(|key| is_set(key)).map(|key| format!("{key} has no effect: only {owner}")));
         }

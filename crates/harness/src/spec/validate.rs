@@ -60,8 +60,10 @@ impl Experiment {
             .map_or(Ok(()), |network| network.check().map_err(|reason| format!("network.{reason}")))?;
         // Check the rate of one process, because each process numbers its own requests.
         let processes = f64::from(self.processes().get());
-        let of_process =
-            |load: LoadConfig| load.with(|it| it.rate_per_s = it.rate_per_s.map(|rate_per_s| rate_per_s / processes));
+        let of_process = |load: LoadConfig| {
+            let rate_per_s = load.rate_per_s().map(|rate_per_s| rate_per_s / processes);
+            load.with(|it| it.set_rate(rate_per_s))
+        };
         match self.unread_loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
             Some(rule) => Err(rule.to_string()),
             None => self.check_quick(),

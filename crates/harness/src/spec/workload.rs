@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use load::config::{KvTraffic, Popularity, Schedule};
+use load::config::{self, KvTraffic, Popularity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
@@ -11,7 +11,6 @@ use super::candidate::Candidate;
 use super::http::Http;
 use super::one_or_many::OneOrMany;
 use super::profile::Profile;
-use super::schema::ScheduleName;
 use super::stream::Stream;
 use super::tls::Tls;
 use super::trace::Trace;
@@ -54,7 +53,6 @@ pub struct WorkloadSpec {
     /// last response; `stream` needs it.
     /// Three schedules have constant intervals. Several clients then take turns (constant), start at random offsets drawn
     /// with the seed (constant-drawn), or all send at the same time (constant-together).
-    #[schemars(with = "OneOrMany<ScheduleName>")]
     pub schedule: OneOrMany<Schedule>,
     /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
     #[serde(skip_serializing_if = "is_default")]
@@ -88,6 +86,33 @@ pub struct WorkloadSpec {
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "String")]
     pub popularity: Popularity,
+}
+
+/// A schedule of an open loop, or a closed loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "those of `config::Schedule`, and a closed loop")]
+pub enum Schedule {
+    SlotRandom,
+    Constant,
+    ConstantDrawn,
+    ConstantTogether,
+    Poisson,
+    Closed,
+}
+
+impl Schedule {
+    /// The schedule of an open loop; `None` for a closed loop.
+    pub fn open(self) -> Option<config::Schedule> {
+        Some(match self {
+            Self::SlotRandom => config::Schedule::SlotRandom,
+            Self::Constant => config::Schedule::Constant,
+            Self::ConstantDrawn => config::Schedule::ConstantDrawn,
+            Self::ConstantTogether => config::Schedule::ConstantTogether,
+            Self::Poisson => config::Schedule::Poisson,
+            Self::Closed => return None,
+        })
+    }
 }
 
 /// The service that a server runs.

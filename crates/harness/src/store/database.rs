@@ -197,7 +197,7 @@ pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::
                 trial.index,
                 trial.architecture.to_string(),
                 trial.workload.connections,
-                trial.workload.rate_per_s,
+                trial.workload.rate_per_s(),
                 trial.repeat,
                 verdict.as_str(),
                 record.verdict.reason,

@@ -122,7 +122,7 @@ impl Store {
             trial.architecture,
             trial.workload.connections,
             trial.workload.targets(),
-            trial.workload.rate_per_s.map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
+            trial.workload.rate_per_s().map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
             trial.repeat
         );
         // The window has no calendar time, so use the start of the trial.

@@ -35,7 +35,7 @@ pub trait Rules {
         let separated = || outcomes.iter().filter(|outcome| outcome.is_separated);
         let trial = |due: &Trial| {
             let done = separated().filter_map(|outcome| header.trials.iter().find(|done| done.index == outcome.index));
-            let is_at_most = |done: &&Trial| done.workload.rate_per_s <= due.workload.rate_per_s;
+            let is_at_most = |done: &&Trial| done.workload.rate_per_s() <= due.workload.rate_per_s();
             let same = done.filter(|done| done.differs_only_in_rate(due)).filter(is_at_most);
             let is_alone = must_stay_separate(due.repeat, same.map(|done| done.repeat));
             if is_alone { due.alone() } else { due.clone() }
@@ -139,7 +139,7 @@ impl TrialOutcome {
         let slices = record.trial.client.slices;
         let mut outcome = Self {
             index: record.trial.index,
-            rate_per_s: record.trial.workload.rate_per_s,
+            rate_per_s: record.trial.workload.rate_per_s(),
             elapsed_ns: record.elapsed_ns,
             is_past: false,
             // A contestant that did not finish ended its heat, whose time no other record has.
@@ -241,7 +241,12 @@ mod tests {
 
     /// The outcome of a trial that ran separately, as planned.
     fn finished(trial: &Trial) -> TrialOutcome {
-        TrialOutcome { index: trial.index, rate_per_s: trial.workload.rate_per_s, elapsed_ns: 1, ..Default::default() }
+        TrialOutcome {
+            index: trial.index,
+            rate_per_s: trial.workload.rate_per_s(),
+            elapsed_ns: 1,
+            ..Default::default()
+        }
     }
 
     /// Runs the sweep, where `is_past` decides by (architecture, rate, repeat). Returns the trials in order of
@@ -249,7 +254,7 @@ mod tests {
     fn run(header: &RunHeader, is_past: impl Fn(&str, f64, u32) -> bool) -> Vec<(String, f64, u32)> {
         let (mut outcomes, mut order) = (Vec::new(), Vec::new());
         while let [trial, ..] = header.strategy.due(header, &outcomes).as_slice() {
-            let (name, rate) = (trial.architecture.to_string(), trial.workload.rate_per_s.unwrap());
+            let (name, rate) = (trial.architecture.to_string(), trial.workload.rate_per_s().unwrap());
             outcomes.push(TrialOutcome { is_past: is_past(&name, rate, trial.repeat), ..finished(trial) });
             order.push((name, rate, trial.repeat));
         }
@@ -338,13 +343,13 @@ mod tests {
         let mut header = header();
         header.strategy = Strategy::Whole;
         for trial in &mut header.trials {
-            let heat = 1_000 * trial.repeat + trial.workload.rate_per_s.unwrap() as u32;
+            let heat = 1_000 * trial.repeat + trial.workload.rate_per_s().unwrap() as u32;
             let slices = Slices { heat, contestants: 2, contestant: 0, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 1 };
             trial.client.slices = Some(slices);
         }
         let of = |rate: f64, name: &str, repeat: u32| {
             let is_it = |it: &&Trial| it.architecture.to_string() == name && it.repeat == repeat;
-            header.trials.iter().filter(is_it).find(|it| it.workload.rate_per_s == Some(rate)).unwrap()
+            header.trials.iter().filter(is_it).find(|it| it.workload.rate_per_s() == Some(rate)).unwrap()
         };
         let separated = |trial: &Trial| TrialOutcome { is_separated: true, ..finished(trial) };
         // The sizes of the heats of `epoll` at 300 requests/s, in both repeats.

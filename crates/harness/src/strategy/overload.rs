@@ -1,5 +1,6 @@
 //! Overloads: searches for the capacities of all servers, and then one trial with a pulse for each server.
 
+use load::config::Loop;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -83,7 +84,7 @@ impl Rules for OverloadGoal {
 
     /// The trials of a search; all others have a pulse.
     fn is_probe(&self, trial: &Trial) -> bool {
-        trial.workload.profile.is_none()
+        trial.workload.profile().is_none()
     }
 }
 
@@ -103,8 +104,9 @@ pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity
     // The last requests get as much time as all others.
     let limit_ns = goal.request_timeout.timeout_ns.saturating_mul(u64::from(goal.request_timeout.retries) + 1);
     trial.workload.phases.cool_down_ns = trial.workload.phases.cool_down_ns.max(limit_ns);
-    trial.workload.profile = Some(profile);
-    trial.workload.request_timeout = Some(goal.request_timeout);
+    if let Loop::Open { requests, request_timeout } = &mut trial.workload.the_loop {
+        (requests.pace.profile, *request_timeout) = (Some(profile), Some(goal.request_timeout));
+    }
     trial
 }
 
@@ -146,7 +148,7 @@ mod tests {
     fn run(header: &RunHeader, capacity_per_s: impl Fn(&Trial) -> f64) -> Vec<Trial> {
         let (mut outcomes, mut all) = (Vec::new(), Vec::new());
         while let Some(trial) = header.strategy.due(header, &outcomes).into_iter().next() {
-            let rate = trial.workload.rate_per_s.unwrap();
+            let rate = trial.workload.rate_per_s().unwrap();
             let result = match capacity_per_s(&trial) {
                 0.0 => ProbeResult::Failed,
                 capacity if rate <= capacity => ProbeResult::Met,
@@ -155,7 +157,7 @@ mod tests {
             outcomes.push(TrialOutcome {
                 index: trial.index,
                 elapsed_ns: S,
-                probe: trial.workload.profile.is_none().then_some((rate, result)),
+                probe: trial.workload.profile().is_none().then_some((rate, result)),
                 ..Default::default()
             });
             all.push(trial);
@@ -171,9 +173,9 @@ mod tests {
         assert_eq!(trials.len(), 2);
         for trial in &trials {
             let rates: Vec<f64> =
-                trial.workload.profile.as_ref().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
+                trial.workload.profile().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
             assert_eq!(rates, [2_000.0, 8_000.0, 2_000.0]);
-            assert_eq!((trial.workload.rate_per_s, trial.workload.phases.measure_ns), (Some(3_000.0), 6 * S));
+            assert_eq!((trial.workload.rate_per_s(), trial.workload.phases.measure_ns), (Some(3_000.0), 6 * S));
             assert_eq!(trial.workload.phases.cool_down_ns, 3 * S, "three attempts of a second each");
             assert_eq!(load::config::validate::check(&trial.load()), Ok(()));
         }
@@ -185,7 +187,7 @@ mod tests {
         let of = |trial: &Trial| if trial.architecture.to_string() == "mt" { 5_000.0 } else { 20_000.0 };
         let trials = run(&header, of);
         let (probes, pulses) = trials.split_at(trials.len() - 2);
-        assert!(probes.iter().all(|it| it.workload.profile.is_none() && it.workload.request_timeout.is_none()));
+        assert!(probes.iter().all(|it| it.workload.profile().is_none() && it.workload.request_timeout().is_none()));
         let mut indices: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
         indices.sort_unstable();
         indices.dedup();
@@ -203,7 +205,7 @@ mod tests {
             run(&header(search()), |trial| if trial.architecture.to_string() == "mt" { 0.0 } else { 20_000.0 });
         let pulses: Vec<String> = trials
             .iter()
-            .filter(|trial| trial.workload.profile.is_some())
+            .filter(|trial| trial.workload.profile().is_some())
             .map(|trial| trial.architecture.to_string())
             .collect();
         assert_eq!(pulses, ["epoll"]);

@@ -42,7 +42,7 @@ impl SearchGoal {
     /// Returns the value of the quantity that the search varies.
     pub fn value(&self, workload: &Workload) -> Option<f64> {
         match self.varied {
-            Varied::Rate => workload.rate_per_s,
+            Varied::Rate => workload.rate_per_s(),
             Varied::Connections => Some(workload.connections.into()),
         }
     }
@@ -188,7 +188,7 @@ impl RateSearch<'_> {
         let value = self.search.next()?;
         let (rate_per_s, connections) = match goal.varied {
             Varied::Rate => (value, self.first.workload.connections),
-            Varied::Connections => (self.first.workload.rate_per_s?, value.round() as u32),
+            Varied::Connections => (self.first.workload.rate_per_s()?, value.round() as u32),
         };
         let (round, searches) = (self.probes.len() as u32, header.trials.len() as u32);
         let window_ns = self.first.workload.phases.measure_ns;

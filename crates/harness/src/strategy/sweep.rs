@@ -44,7 +44,7 @@ pub(super) fn keeps_up(load: &LoadResult) -> bool {
 fn steps_past(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial) -> u32 {
     // The rate, its repeats, and the number of repeats past saturation.
     let mut steps: Vec<(f64, u32, u32)> = Vec::new();
-    let rate_of = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
+    let rate_of = |trial: &Trial| trial.workload.rate_per_s().unwrap_or(f64::INFINITY);
     for outcome in outcomes {
         let Some(other) = header.trials.iter().find(|other| other.index == outcome.index) else { continue };
         let rate = rate_of(other);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use load::LoadConfig;
-use load::config::{Phases, Roles, Transport};
+use load::config::{Loop, Pace, Phases, Roles, Schedule, Transport};
 use load::tools::reflector::Reflector;
 use muxbench_harness::judge::judge;
 use muxbench_harness::record::VerdictKind;
@@ -34,9 +34,9 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let reflector = Reflector::start(transport, &service, None, hold).unwrap();
     let config = LoadConfig::new(reflector.address().clone(), service).with(|it| {
-        it.datagrams = transport == Transport::Udp;
+        let requests = Pace::new(Schedule::SlotRandom, RATE_PER_S.into()).into();
+        it.the_loop = if transport == Transport::Udp { Loop::Datagrams(requests) } else { Loop::open(requests) };
         it.connections = CONNECTIONS;
-        it.rate_per_s = Some(RATE_PER_S.into());
         it.phases = Phases {
             ramp_ns: 0,
             warm_up_ns: u64::from(WARM_UP_REQUESTS) * INTERVAL_NS,
@@ -105,8 +105,8 @@ fn server_with_waiting_sessions_is_saturated() {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     let config = LoadConfig::new(address, service).with(|it| {
         it.connections = 1;
-        it.requests_per_connection = Some(1);
-        it.rate_per_s = Some(RATE_PER_S.into());
+        let pace = Pace::new(Schedule::SlotRandom, RATE_PER_S.into());
+        it.the_loop = Loop::Sessions { requests_per_connection: 1, pace };
         it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 200_000_000 };
     });
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +147,7 @@ fn busy_receiver_limits_the_client() {
 
             // One CPU would have to read 17 GB/s.
 
-            it.rate_per_s = Some(1_000.0);
+            it.set_rate(Some(1_000.0));
             it.client.roles = roles;
             it.client.cpus = vec![cpu];
             it.phases =

@@ -26,7 +26,7 @@ pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
 pub use tls::TlsConfig;
 pub use trace::{Arrival, Sizes, Trace};
-pub use traffic::{KvTraffic, Phases, Popularity, Schedule, Think, Traffic};
+pub use traffic::{KvTraffic, Loop, Pace, Phases, Popularity, Requests, Schedule, Think, Traffic};
 
 /// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
 const RAMP_START: f64 = 1.0 / 1000.0;
@@ -95,7 +95,7 @@ impl LoadConfig {
     /// The transport of requests.
     pub fn transport(&self) -> Transport {
         match self.target {
-            Address::Ip(_) if self.datagrams || self.service.ports().is_some() => Transport::Udp,
+            Address::Ip(_) if matches!(self.the_loop, Loop::Datagrams(_)) => Transport::Udp,
             Address::Ip(_) => Transport::Tcp,
             Address::Unix(_) => Transport::Unix,
         }
@@ -114,10 +114,10 @@ impl LoadConfig {
     /// Returns the rates of one client of an open loop over ramp, warm-up and window; without the window if it replays a trace. In the
     /// ramp, the rate grows exponentially to the first rate of the window, which the warm-up keeps.
     pub(crate) fn rates(&self) -> RateProfile {
-        let all_per_s = self.rate_per_s.expect("the configuration was checked: an open loop has a rate");
+        let all_per_s = self.rate_per_s().expect("the configuration was checked: an open loop has a rate");
         let rate_per_s = all_per_s / f64::from(self.client.clients);
         let Phases { ramp_ns, warm_up_ns, measure_ns, .. } = self.phases;
-        let window = self.profile.as_ref().map(|profile| profile.with_mean(rate_per_s));
+        let window = self.profile().map(|profile| profile.with_mean(rate_per_s));
         let window = window.unwrap_or_else(|| RateProfile::constant(rate_per_s, measure_ns));
         let first_per_s = window.first_per_s();
         let initial_per_s = (first_per_s * RAMP_START).max(1.0).min(first_per_s);
@@ -127,7 +127,7 @@ impl LoadConfig {
         };
         let before = [Segment { length_ns: ramp_ns, shape: ramp }, Segment::hold(first_per_s, warm_up_ns)];
         let before = before.into_iter().filter(|segment| segment.length_ns > 0);
-        let window = if self.trace.is_none() { window.segments } else { Vec::new() };
+        let window = if self.trace().is_none() { window.segments } else { Vec::new() };
         RateProfile { segments: before.chain(window).collect() }
     }
 
@@ -136,7 +136,7 @@ impl LoadConfig {
         if self.client.processes == 1 {
             return vec![self.clone()];
         }
-        let active = active_count(self.active, self.connections);
+        let active = active_count(self.active(), self.connections);
         let part = |number: u32| {
             let count = |total: u32, range: Range<u64>| (range.end - range.start).min(total.into()) as u32;
             let share = |total: u32| partition(total.into(), self.client.processes.into(), number.into());
@@ -159,8 +159,10 @@ impl LoadConfig {
                 it.service = service;
                 it.ports = self.ports.as_ref().map(|ports| ports.part(first_connection, connections));
                 it.connections = connections;
-                it.active = f64::from(count(active, share(active))) / f64::from(connections.max(1));
-                it.rate_per_s = self.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(self.client.processes));
+                if let Some(requests) = it.requests_mut() {
+                    requests.active = f64::from(count(active, share(active))) / f64::from(connections.max(1));
+                }
+                it.set_rate(self.rate_per_s().map(|rate_per_s| rate_per_s / f64::from(self.client.processes)));
                 it.client.processes = 1;
                 it.part = Some(part);
             })
@@ -232,16 +234,16 @@ mod tests {
         let whole = LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| {
             it.connections = 403;
             it.idle = 7;
-            it.active = 1.0 / 64.0;
-            it.rate_per_s = Some(1_000.0);
+            let pace = Pace::new(Schedule::Poisson, 1_000.0);
+            it.the_loop = Loop::open(Requests { active: 1.0 / 64.0, ..pace.into() });
             it.client.clients = 2;
             it.client.processes = 3;
         });
         let parts = whole.parts();
         assert_eq!(parts.iter().map(|part| part.connections).collect::<Vec<_>>(), [134, 134, 135]);
-        let active = |part: &LoadConfig| active_count(part.active, part.connections);
+        let active = |part: &LoadConfig| active_count(part.active(), part.connections);
         assert_eq!(parts.iter().map(active).sum::<u32>(), active(&whole), "a 64th of 403 connections");
-        assert!((parts.iter().filter_map(|part| part.rate_per_s).sum::<f64>() - 1_000.0).abs() < 1e-9);
+        assert!((parts.iter().filter_map(|part| part.rate_per_s()).sum::<f64>() - 1_000.0).abs() < 1e-9);
         let places = parts.iter().filter_map(|part| part.part);
         let places: Vec<_> = places.map(|part| (part.number, part.first_client, part.first_connection)).collect();
         assert_eq!(places, [(0, 0, 0), (1, 2, 134), (2, 4, 268)]);

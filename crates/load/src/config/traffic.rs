@@ -17,38 +17,13 @@ use super::trace::Trace;
 pub struct Traffic {
     /// The service, with its sizes.
     pub service: ServiceSpec,
-    /// Whether requests are sent as datagrams (UDP) instead of on streams.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub datagrams: bool,
-    /// Open connections, over all clients. For `udp`, the number of ports.
+    /// Open connections, over all clients. For `udp`, the number of ports. Of short-lived connections, the most that are open at once.
     pub connections: u32,
     /// Idle connections to the same address, which other processes open ([`crate::tools::idle`]).
     pub idle: u32,
-    /// Requests per short-lived connection; `None` if connections stay open. At most `connections` are open at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_per_connection: Option<u32>,
-    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
-    pub active: f64,
-    /// The connection popularity: how each request selects one of the active connections.
-    pub popularity: Popularity,
-    /// Requests per second in the window, over all clients: the mean if the rate changes. `None` in a closed loop.
-    pub rate_per_s: Option<f64>,
-    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<RateProfile>,
-    /// The recorded arrivals that the window replays. Before the window, requests follow the schedule at the mean rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
-    /// The rule that plans requests.
-    pub schedule: Schedule,
-    /// The think time of a closed loop.
-    #[serde(default, skip_serializing_if = "Think::is_none")]
-    pub think: Think,
-    /// The requests that each connection of a closed loop sends at once. The next ones follow the last response.
-    pub pipeline: u32,
-    /// The time limit of requests of an open loop, and their retries; `None` if requests wait up to the end of the cool-down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_timeout: Option<RequestTimeout>,
+    /// The loop that sends the requests.
+    #[serde(flatten)]
+    pub the_loop: Loop,
     /// Requests to a key-value store; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
@@ -59,24 +34,130 @@ pub struct Traffic {
     pub phases: Phases,
 }
 
+/// The rule by which requests follow one another, with the settings that it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "loop", rename_all = "kebab-case")]
+pub enum Loop {
+    /// An open loop over lasting connections.
+    Open {
+        /// The requests.
+        #[serde(flatten)]
+        requests: Requests,
+        /// The time limit of requests, and their retries; `None` if requests wait up to the end of the cool-down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_timeout: Option<RequestTimeout>,
+    },
+    /// An open loop of datagrams (UDP): to the ports of the service `udp`, otherwise on a connected socket per connection.
+    Datagrams(Requests),
+    /// An open loop of short-lived connections. Each has a planned time, and its requests follow one another.
+    Sessions {
+        /// Requests per connection.
+        requests_per_connection: u32,
+        /// The plan, in requests per second.
+        #[serde(flatten)]
+        pace: Pace,
+    },
+    /// A closed loop: each connection sends the next request a think time after the previous response (voras2009 section III).
+    Closed {
+        /// The think time.
+        #[serde(default, skip_serializing_if = "Think::is_none")]
+        think: Think,
+        /// The requests that each connection sends at once. The next ones follow the last response.
+        pipeline: u32,
+    },
+    /// A closed loop of short-lived connections.
+    ClosedSessions {
+        /// Requests per connection.
+        requests_per_connection: u32,
+        /// The think time, also between two connections.
+        #[serde(default, skip_serializing_if = "Think::is_none")]
+        think: Think,
+    },
+    /// The bursts of the service `stream`, each of which follows the previous one.
+    Stream,
+}
+
+/// The planned requests of an open loop over lasting connections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Requests {
+    /// The plan.
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// The recorded arrivals that the window replays. Before the window, requests follow the schedule at the mean rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
+    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
+    pub active: f64,
+    /// The connection popularity: how each request selects one of the active connections.
+    pub popularity: Popularity,
+}
+
+/// The plan of an open loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Pace {
+    /// Requests per second in the window, over all clients: the mean if the rate changes. `None` only where reports describe the
+    /// traffic at all rates.
+    pub rate_per_s: Option<f64>,
+    /// The rule that plans requests.
+    pub schedule: Schedule,
+    /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<RateProfile>,
+}
+
+impl Pace {
+    /// A constant rate.
+    pub fn new(schedule: Schedule, rate_per_s: f64) -> Self {
+        Self { rate_per_s: Some(rate_per_s), schedule, profile: None }
+    }
+}
+
+/// Requests on all connections alike.
+impl From<Pace> for Requests {
+    fn from(pace: Pace) -> Self {
+        Self { pace, trace: None, active: 1.0, popularity: Popularity::Uniform }
+    }
+}
+
+impl Loop {
+    /// A closed loop of single requests, without think time.
+    pub const CLOSED: Self = Self::Closed { think: Think { mean_ns: 0, exponential: false }, pipeline: 1 };
+
+    /// An open loop without time limits.
+    pub fn open(requests: impl Into<Requests>) -> Self {
+        Self::Open { requests: requests.into(), request_timeout: None }
+    }
+
+    /// The loop of a service: 2 000 requests per second, or streams.
+    pub fn of(service: &ServiceSpec) -> Self {
+        let pace = Pace::new(Schedule::SlotRandom, 2_000.0);
+        match service {
+            ServiceSpec::Stream(_) => Self::Stream,
+            ServiceSpec::Udp { .. } => Self::Datagrams(pace.into()),
+            _ => Self::open(pace),
+        }
+    }
+}
+
+/// Getters. A loop without the setting has the value that describes it: no rate, or all connections.
+macro_rules! getters {
+    ($($(#[$doc:meta])+ $name:ident: $type:ty = |$it:ident| $value:expr;)+) => {$(
+        $(#[$doc])+
+        pub fn $name(&self) -> $type {
+            let $it = self;
+            $value
+        }
+    )+};
+}
+
 impl Traffic {
     /// Returns the traffic of `muxbench load` without flags.
     pub(super) fn new(service: ServiceSpec) -> Self {
         Self {
+            the_loop: Loop::of(&service),
             service,
-            datagrams: false,
             connections: 400,
             idle: 0,
-            requests_per_connection: None,
-            active: 1.0,
-            popularity: Popularity::Uniform,
-            rate_per_s: Some(2_000.0),
-            profile: None,
-            trace: None,
-            schedule: Schedule::SlotRandom,
-            think: Think::default(),
-            pipeline: 1,
-            request_timeout: None,
             kv: None,
             http: None,
             phases: Phases {
@@ -88,25 +169,82 @@ impl Traffic {
         }
     }
 
-    /// Tests for a closed loop, whose result is its rate.
-    pub fn is_closed(&self) -> bool {
-        self.schedule == Schedule::Closed
+    getters! {
+        /// The planned requests of an open loop over lasting connections.
+        requests: Option<&Requests> = |it| match &it.the_loop {
+            Loop::Open { requests, .. } | Loop::Datagrams(requests) => Some(requests),
+            _ => None,
+        };
+        /// The plan of an open loop.
+        pace: Option<&Pace> = |it| match &it.the_loop {
+            Loop::Sessions { pace, .. } => Some(pace),
+            _ => it.requests().map(|it| &it.pace),
+        };
+        /// The rate in requests per second.
+        rate_per_s: Option<f64> = |it| it.pace()?.rate_per_s;
+        /// The schedule of an open loop.
+        schedule: Option<Schedule> = |it| Some(it.pace()?.schedule);
+        /// The rate profile.
+        profile: Option<&RateProfile> = |it| it.pace()?.profile.as_ref();
+        /// The recorded arrivals.
+        trace: Option<&Trace> = |it| it.requests()?.trace.as_ref();
+        /// The share of the connections that carry requests.
+        active: f64 = |it| it.requests().map_or(1.0, |it| it.active);
+        /// The connection popularity.
+        popularity: Popularity = |it| it.requests().map_or(Popularity::Uniform, |it| it.popularity);
+        /// The time limit of requests.
+        request_timeout: Option<RequestTimeout> = |it| match it.the_loop {
+            Loop::Open { request_timeout, .. } => request_timeout,
+            _ => None,
+        };
+        /// Requests per short-lived connection.
+        requests_per_connection: Option<u32> = |it| match it.the_loop {
+            Loop::Sessions { requests_per_connection, .. } | Loop::ClosedSessions { requests_per_connection, .. } =>
+                Some(requests_per_connection),
+            _ => None,
+        };
+        /// The think time.
+        think: Think = |it| match it.the_loop {
+            Loop::Closed { think, .. } | Loop::ClosedSessions { think, .. } => think,
+            _ => Think::default(),
+        };
+        /// The requests that a connection sends at once.
+        pipeline: u32 = |it| if let Loop::Closed { pipeline, .. } = it.the_loop { pipeline } else { 1 };
+        /// The highest rate in requests per second, over all clients; `None` in a closed loop.
+        peak_per_s: Option<f64> = |it| {
+            let rate_per_s = it.rate_per_s()?;
+            Some(it.profile().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
+        };
+        /// The connections and the idle connections.
+        connections_and_idle: u32 = |it| it.connections.saturating_add(it.idle);
+        /// Whether the loop is closed, so that its rate is a result.
+        is_closed: bool = |it| it.pace().is_none();
+        /// Whether the rate changes within the window.
+        is_varied: bool = |it| it.profile().is_some() || it.trace().is_some();
     }
 
-    /// The highest rate in requests per second, over all clients; `None` in a closed loop.
-    pub fn peak_per_s(&self) -> Option<f64> {
-        let rate_per_s = self.rate_per_s?;
-        Some(self.profile.as_ref().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
+    /// The planned requests, to change.
+    pub fn requests_mut(&mut self) -> Option<&mut Requests> {
+        match &mut self.the_loop {
+            Loop::Open { requests, .. } | Loop::Datagrams(requests) => Some(requests),
+            _ => None,
+        }
     }
 
-    /// Whether the rate changes within the window.
-    pub fn is_varied(&self) -> bool {
-        self.profile.is_some() || self.trace.is_some()
+    /// The plan of an open loop, to change.
+    pub fn pace_mut(&mut self) -> Option<&mut Pace> {
+        match &mut self.the_loop {
+            Loop::Open { requests, .. } | Loop::Datagrams(requests) => Some(&mut requests.pace),
+            Loop::Sessions { pace, .. } => Some(pace),
+            _ => None,
+        }
     }
 
-    /// The connections and the idle connections.
-    pub fn connections_and_idle(&self) -> u32 {
-        self.connections.saturating_add(self.idle)
+    /// Sets the rate of an open loop, or clears it. A closed loop has none.
+    pub fn set_rate(&mut self, rate_per_s: Option<f64>) {
+        if let Some(pace) = self.pace_mut() {
+            pace.rate_per_s = rate_per_s;
+        }
     }
 }
 
@@ -130,8 +268,8 @@ impl Phases {
     }
 }
 
-/// The rule that plans requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The rule that plans requests of an open loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
@@ -144,8 +282,6 @@ pub enum Schedule {
     ConstantTogether,
     /// A Poisson process: gaps are exponential, so requests arrive in bursts, like those of independent users.
     Poisson,
-    /// A closed loop: each connection sends the next request a think time after the previous response (voras2009 section III).
-    Closed,
 }
 
 /// The think time: how long a connection of a closed loop waits between a response and its next request.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
 use wire::{Ports, ServiceSpec};
 
-use super::{LoadConfig, Popularity, Schedule, Timestamps, Transport, active_count};
+use super::{LoadConfig, Loop, Popularity, Timestamps, Transport, active_count};
 use crate::time::schedule::records_max;
 
 /// A row of [`RULES`].
@@ -45,35 +45,29 @@ const RETRIES_MAX: u32 = 10;
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.client.clients == 0 || it.connections < it.client.clients,
         "must be at least 1 and at most the number of connections";
-    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
+    "workload.trace.speed", |it| it.trace().is_some_and(|trace| !(trace.speed > 0.0 && trace.speed.is_finite())),
         "must be a finite number above 0, such as 2";
-    "workload.trace.speed", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() == 0),
+    "workload.trace.speed", |it| it.trace().is_some_and(|trace| trace.window_ns() == 0),
         "the replay would last less than 1 ns; lower it";
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
-    "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
-        "a closed loop has no target rate, because its rate is a result; remove it, or choose another schedule";
-    "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
+    "workload.rate", |it| !it.is_closed() && !it.rate_per_s().is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
-    "workload.profile", |it| it.profile.as_ref().is_some_and(|profile| !profile.is_valid()),
+    "workload.profile", |it| it.profile().is_some_and(|profile| !profile.is_valid()),
         "has no requests, or an impossible rate or time; give rates of at least 0 and times above 0, such as hold:2000:10s";
-    "phases.measure", |it| it.profile.as_ref().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
+    "phases.measure", |it| it.profile().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
         "must equal the length of the profile";
-    "workload.trace", |it| it.profile.is_some() && it.trace.is_some(),
-        "the profile also has the times of the requests; remove one of the two";
-    "phases.measure", |it| it.trace.as_ref().is_some_and(|trace| trace.window_ns() != it.phases.measure_ns),
+    "phases.measure", |it| it.trace().is_some_and(|trace| trace.window_ns() != it.phases.measure_ns),
         "must equal the length of the replay";
-    "workload.trace", |it| it.trace.is_some() && is_churn(it),
-        "a trace needs lasting connections; remove requests-per-connection";
-    "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
+    "workload.active", |it| !(it.active() > 0.0 && it.active() <= 1.0),
         "must be a share of the connections above 0 and at most 1";
-    "workload.popularity", |it| !it.popularity.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
+    "workload.popularity", |it| !it.popularity().is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
 
     // Services.
     "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
         "a request and a response must have at least 1 byte each";
-    "workload.transport", |it| it.datagrams && (it.service.fixed().is_none() || it.target.path().is_some() || is_closed(it) || is_churn(it)),
-        "datagrams need an open loop, requests of fixed sizes and an address with a port; use tcp";
-    "workload.transport", |it| it.datagrams && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
+    "workload.transport", |it| has_datagrams(it) && (it.service.fixed().is_none() || it.target.path().is_some()),
+        "datagrams need requests of fixed sizes and an address with a port; use tcp";
+    "workload.transport", |it| has_datagrams(it) && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
         "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
     "workload.kv", |it| it.service.has_records() && it.kv.is_none(), "missing; the service needs records to request";
     "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
@@ -98,45 +92,45 @@ pub const RULES: &[Rule] = rules! {
         "a datagram has from 8 to 65507 bytes; choose another size";
     "workload.connections", |it| is_udp(it) && it.service.ports() != Some(it.connections),
         "must equal the number of ports";
-    "workload.schedule", |it| is_udp(it) && is_closed(it),
+    "workload.schedule", |it| is_udp(it) && !has_datagrams(it),
         "a lost datagram would end a closed loop; choose another schedule";
 
     // Streams.
     "workload.stream", |it| it.service.stream().is_some_and(|it| it.packet_bytes == 0 || it.packets == 0 || it.ack_bytes == 0),
         "packet, packets and ack must be at least 1";
-    "workload.schedule", |it| is_stream(it) && !is_closed(it), "each burst follows the previous one; use `closed`";
+    "workload.schedule", |it| is_stream(it) != (it.the_loop == Loop::Stream), "the service `stream` has a loop of its own; use `Loop::Stream`";
     "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
         "streams need a cool-down to end; use 1s, for example";
 
-    "workload.tls", |it| it.client.tls.is_some() && (it.datagrams || is_udp(it)),
+    "workload.tls", |it| it.client.tls.is_some() && has_datagrams(it),
         "datagrams have no TLS; remove it, or choose a service over TCP, such as `fixed`";
     "workload.tls", |it| it.client.tls.is_some() && is_stream(it),
         "streams measure the bandwidth of plain text; remove it, or choose `fixed` with large responses";
 
-    "workload.pipeline", |it| it.pipeline == 0, "must be at least 1";
-    "workload.pipeline", |it| it.pipeline > PIPELINE_MAX, "more than 1024 requests at once; lower it";
-    "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
+    "workload.pipeline", |it| it.pipeline() == 0, "must be at least 1";
+    "workload.pipeline", |it| it.pipeline() > PIPELINE_MAX, "more than 1024 requests at once; lower it";
+    "workload.requests-per-connection", |it| it.requests_per_connection() == Some(0), "must be at least 1";
 
     // Several clients.
-    "client.clients", |it| active_count(it.active, it.connections) < it.client.clients,
+    "client.clients", |it| active_count(it.active(), it.connections) < it.client.clients,
         "each client needs an active connection; lower the clients, or raise `active` or the connections";
-    "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
+    "workload.popularity", |it| it.all_clients() > 1 && it.popularity() != Popularity::Uniform,
         "each of several clients would have its own most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
         "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
-    "client.timestamps", |it| is_stamped(it) && (is_closed(it) || is_churn(it) || is_udp(it) || has_retries(it)),
+    "client.timestamps", |it| is_stamped(it) && (it.requests().is_none() || is_udp(it) || has_retries(it)),
         "kernel timestamps need an open loop over lasting connections, without retries; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && (it.transport() == Transport::Unix || it.client.tls.is_some()),
         "kernel timestamps count the bytes of plain text over IP; set timestamps = \"client\", or use neither a Unix socket nor TLS";
 
     // Timeouts and retries.
     "client.timeout", |it| it.client.timeout_ns == 0, "must be longer than 0, such as 10s";
-    "client.request-timeout", |it| it.request_timeout.is_some_and(|it| it.timeout_ns == 0), "must be longer than 0";
-    "client.retries", |it| it.request_timeout.is_some_and(|it| it.retries > RETRIES_MAX),
+    "client.request-timeout", |it| it.request_timeout().is_some_and(|it| it.timeout_ns == 0), "must be longer than 0";
+    "client.retries", |it| it.request_timeout().is_some_and(|it| it.retries > RETRIES_MAX),
         "more than 10 retries of a request; lower it";
-    "client.retry-budget", |it| it.request_timeout.and_then(|it| it.retry_budget).is_some_and(|it| !(it > 0.0 && it <= 1.0)),
+    "client.retry-budget", |it| it.request_timeout().and_then(|it| it.retry_budget).is_some_and(|it| !(it > 0.0 && it <= 1.0)),
         "must be a share of the requests above 0 and at most 1, such as 20%";
-    "client.retries", |it| has_retries(it) && it.active < 1.0,
+    "client.retries", |it| has_retries(it) && it.active() < 1.0,
         "a retry may take any connection; remove `active`";
 
     // A record number has 32 bits, and 0 means no record.
@@ -144,12 +138,8 @@ pub const RULES: &[Rule] = rules! {
         "exceeds 4 294 967 294 requests for one client; lower the rate or the duration, or use more clients";
 };
 
-fn is_closed(config: &LoadConfig) -> bool {
-    config.schedule == Schedule::Closed
-}
-
-fn is_churn(config: &LoadConfig) -> bool {
-    config.requests_per_connection.is_some()
+fn has_datagrams(config: &LoadConfig) -> bool {
+    matches!(config.the_loop, Loop::Datagrams(_))
 }
 
 fn is_stamped(config: &LoadConfig) -> bool {
@@ -157,7 +147,7 @@ fn is_stamped(config: &LoadConfig) -> bool {
 }
 
 fn has_retries(config: &LoadConfig) -> bool {
-    config.request_timeout.is_some_and(|it| it.retries > 0)
+    config.request_timeout().is_some_and(|it| it.retries > 0)
 }
 
 fn is_udp(config: &LoadConfig) -> bool {
@@ -218,7 +208,9 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, RateProfile, RequestTimeout, TlsConfig, Trace};
+    use crate::config::{
+        HttpTarget, HttpTraffic, KvTraffic, Pace, RateProfile, RequestTimeout, Schedule, Think, TlsConfig, Trace,
+    };
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -233,10 +225,19 @@ mod tests {
     fn invalid_configuration_is_rejected_with_its_key() {
         let zipf = |exponent| Popularity::Zipf { exponent };
         let load = |service| LoadConfig::new(([127, 0, 0, 1], 80), service);
-        let closed = |service| load(service).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None));
+        let as_datagrams = |it: &mut LoadConfig| it.the_loop = Loop::Datagrams(it.requests().unwrap().clone());
+        let sessions = |requests_per_connection| {
+            let pace = Pace::new(Schedule::Poisson, 1.0);
+            move |it: &mut LoadConfig| it.the_loop = Loop::Sessions { requests_per_connection, pace }
+        };
+        let closed =
+            |pipeline| move |it: &mut LoadConfig| it.the_loop = Loop::Closed { think: Think::default(), pipeline };
+        let profiled = |profile| move |it: &mut LoadConfig| it.pace_mut().unwrap().profile = Some(profile);
+        let active = |share| move |it: &mut LoadConfig| it.requests_mut().unwrap().active = share;
+        let popular = |exponent| move |it: &mut LoadConfig| it.requests_mut().unwrap().popularity = zipf(exponent);
         let fixed = |request_bytes| load(ServiceSpec::Fixed { request_bytes, response_bytes: 1 });
         let open = fixed(1);
-        let looped = closed(open.service.clone());
+        let looped = open.clone().with(closed(1));
         let measure_ns = open.phases.measure_ns;
         let steps = RateProfile::constant(1.0, measure_ns);
         let trace = Trace {
@@ -248,9 +249,10 @@ mod tests {
             has_connections: true,
             sizes: Vec::new(),
         };
-        let replay = open.clone().with(|it| it.trace = Some(trace.clone()));
-        let varied = open.clone().with(|it| it.profile = Some(steps.clone()));
-        let churn = open.clone().with(|it| it.requests_per_connection = Some(1));
+        let replay_of = |trace| open.clone().with(|it| it.requests_mut().unwrap().trace = Some(trace));
+        let replay = replay_of(trace.clone());
+        let varied = open.clone().with(profiled(steps));
+        let churn = open.clone().with(sessions(1));
         let unix = open.clone().with(|it| it.target = Address::Unix("x".into()));
         let udp = |ports, request_bytes| {
             load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 }).with(|it| it.connections = 2)
@@ -258,7 +260,7 @@ mod tests {
         let datagrams = udp(2, 8);
         let sizes =
             Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In, by_packet: false };
-        let stream_of = |sizes| closed(ServiceSpec::Stream(sizes));
+        let stream_of = |sizes| load(ServiceSpec::Stream(sizes));
         let stream = stream_of(sizes);
         let traffic =
             KvTraffic { records: 1, value_bytes_min: 1, value_bytes_max: 9, get_share: 0.9, keys: Popularity::Uniform };
@@ -273,7 +275,10 @@ mod tests {
         let tls = Some(TlsConfig::default());
         let timeout = RequestTimeout { timeout_ns: 1, retries: 0, retry_budget: None };
         let retries = RequestTimeout { retries: 1, ..timeout };
-        let with = |load: &LoadConfig, it| load.clone().with(|own| own.request_timeout = Some(it));
+        let with = |load: &LoadConfig, it| {
+            let requests = load.requests().unwrap().clone();
+            load.clone().with(|own| own.the_loop = Loop::Open { requests, request_timeout: Some(it) })
+        };
         assert_eq!(check(&with(&open, RequestTimeout { retry_budget: Some(0.1), ..retries })), Ok(()));
         for valid in [&open, &varied, &replay, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
             assert_eq!(check(valid), Ok(()), "{valid:?}");
@@ -281,30 +286,22 @@ mod tests {
         let rows = [
             (open.clone().with(|it| it.client.clients = 0), "client.clients"),
             (open.clone().with(|it| it.client.clients = 401), "client.clients"),
-            (open.clone().with(|it| it.rate_per_s = Some(0.0)), "workload.rate"),
-            (open.clone().with(|it| it.rate_per_s = Some(f64::NAN)), "workload.rate"),
-            (open.clone().with(|it| it.rate_per_s = Some(f64::INFINITY)), "workload.rate"),
-            (open.clone().with(|it| it.rate_per_s = Some(f64::MAX)), "workload.rate"),
-            (open.clone().with(|it| it.rate_per_s = Some(1e15)), "workload.rate"),
-            (open.clone().with(|it| it.profile = Some(RateProfile::constant(0.0, measure_ns))), "workload.profile"),
-            (open.clone().with(|it| it.profile = Some(RateProfile::constant(1.0, 1))), "phases.measure"),
-            (replay.clone().with(|it| it.profile = Some(steps)), "workload.trace"),
-            (
-                replay.clone().with(|it| it.trace = Some(Trace { speed: f64::NAN, ..trace.clone() })),
-                "workload.trace.speed",
-            ),
-            (
-                replay.clone().with(|it| it.trace = Some(Trace { speed: 1e300, ..trace.clone() })),
-                "workload.trace.speed",
-            ),
-            (replay.clone().with(|it| it.trace = Some(Trace { speed: 2.0, ..trace })), "phases.measure"),
-            (replay.clone().with(|it| it.requests_per_connection = Some(1)), "workload.trace"),
-            (open.clone().with(|it| it.active = 0.0), "workload.active"),
-            (open.clone().with(|it| it.active = f64::NAN), "workload.active"),
-            (open.clone().with(|it| it.popularity = zipf(-1.0)), "workload.popularity"),
-            (open.clone().with(|it| it.popularity = zipf(f64::INFINITY)), "workload.popularity"),
+            (open.clone().with(|it| it.set_rate(Some(0.0))), "workload.rate"),
+            (open.clone().with(|it| it.set_rate(Some(f64::NAN))), "workload.rate"),
+            (open.clone().with(|it| it.set_rate(Some(f64::INFINITY))), "workload.rate"),
+            (open.clone().with(|it| it.set_rate(Some(f64::MAX))), "workload.rate"),
+            (open.clone().with(|it| it.set_rate(Some(1e15))), "workload.rate"),
+            (open.clone().with(profiled(RateProfile::constant(0.0, measure_ns))), "workload.profile"),
+            (open.clone().with(profiled(RateProfile::constant(1.0, 1))), "phases.measure"),
+            (replay_of(Trace { speed: f64::NAN, ..trace.clone() }), "workload.trace.speed"),
+            (replay_of(Trace { speed: 1e300, ..trace.clone() }), "workload.trace.speed"),
+            (replay_of(Trace { speed: 2.0, ..trace }), "phases.measure"),
+            (open.clone().with(active(0.0)), "workload.active"),
+            (open.clone().with(active(f64::NAN)), "workload.active"),
+            (open.clone().with(popular(-1.0)), "workload.popularity"),
+            (open.clone().with(popular(f64::INFINITY)), "workload.popularity"),
             (fixed(0), "workload.service"),
-            (fixed(70_000).with(|it| it.datagrams = true), "workload.transport"),
+            (fixed(70_000).with(as_datagrams), "workload.transport"),
             (load(ServiceSpec::Http { folder: None }), "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
@@ -320,13 +317,13 @@ mod tests {
             (with(&open, RequestTimeout { retries: 11, ..timeout }), "client.retries"),
             (with(&open, RequestTimeout { retry_budget: Some(f64::NAN), ..retries }), "client.retry-budget"),
             (with(&open, retries).with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
-            (with(&open, retries).with(|it| it.active = 0.5), "client.retries"),
+            (with(&open, retries).with(active(0.5)), "client.retries"),
             (open.clone().with(|it| it.phases.measure_ns = 0), "phases.measure"),
-            (open.clone().with(|it| (it.client.clients, it.active) = (2, 0.0025)), "client.clients"),
-            (open.clone().with(|it| (it.client.clients, it.popularity) = (2, zipf(1.0))), "workload.popularity"),
+            (open.clone().with(active(0.0025)).with(|it| it.client.clients = 2), "client.clients"),
+            (open.clone().with(popular(1.0)).with(|it| it.client.clients = 2), "workload.popularity"),
             (unix.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
-            (unix.clone().with(|it| it.datagrams = true), "workload.transport"),
-            (kv.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (unix.clone().with(as_datagrams), "workload.transport"),
+            (kv.clone().with(as_datagrams), "workload.transport"),
             (kv.clone().with(|it| it.kv = None), "workload.kv"),
             (kv_of(KvTraffic { records: 0, ..traffic.clone() }), "workload.kv.records"),
             (kv_of(KvTraffic { value_bytes_min: 0, ..traffic.clone() }), "workload.kv.value-size"),
@@ -335,14 +332,12 @@ mod tests {
             (kv_of(KvTraffic { get_share: 1.1, ..traffic.clone() }), "workload.kv.get-share"),
             (kv_of(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), "workload.kv.keys"),
             (kv_of(KvTraffic { keys: zipf(f64::NAN), ..traffic }), "workload.kv.keys"),
-            (looped.clone().with(|it| it.rate_per_s = Some(1.0)), "workload.rate"),
-            (looped.clone().with(|it| it.schedule = Schedule::Poisson), "workload.rate"),
-            (looped.clone().with(|it| it.datagrams = true), "workload.transport"),
-            (looped.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
-            (looped.clone().with(|it| it.pipeline = 0), "workload.pipeline"),
-            (looped.with(|it| it.pipeline = 1_025), "workload.pipeline"),
-            (open.with(|it| it.requests_per_connection = Some(0)), "workload.requests-per-connection"),
-            (churn.clone().with(|it| it.datagrams = true), "workload.transport"),
+            (open.clone().with(|it| it.set_rate(None)), "workload.rate"),
+            (looped.with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
+            (open.clone().with(closed(0)), "workload.pipeline"),
+            (open.clone().with(closed(1_025)), "workload.pipeline"),
+            (open.clone().with(|it| it.the_loop = Loop::Stream), "workload.schedule"),
+            (open.with(sessions(0)), "workload.requests-per-connection"),
             (churn.with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
             (datagrams.clone().with(|it| it.connections = 3), "workload.connections"),
             (udp(3, 8), "workload.connections"),
@@ -354,16 +349,13 @@ mod tests {
                 "workload.response",
             ),
             (datagrams.clone().with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
-            (datagrams.clone().with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None)), "workload.schedule"),
+            (datagrams.clone().with(closed(1)), "workload.schedule"),
             (datagrams.clone().with(|it| it.target = Address::Unix("x".into())), "workload.transport"),
             (datagrams.clone().with(|it| it.ports = Some(Ports::list(&[7_000]))), "workload.ports"),
             (datagrams.with(|it| it.target = ([127, 0, 0, 1], 65_535).into()), "workload.ports"),
             (stream_of(Stream { packets: 0, ..sizes }), "workload.stream"),
             (stream_of(Stream { ack_bytes: 0, ..sizes }), "workload.stream"),
-            (
-                stream.clone().with(|it| (it.schedule, it.rate_per_s) = (Schedule::Poisson, Some(1.0))),
-                "workload.schedule",
-            ),
+            (stream.clone().with(closed(1)), "workload.schedule"),
             (stream.with(|it| it.phases.cool_down_ns = 0), "phases.cool-down"),
         ];
         for (wrong, key) in &rows {

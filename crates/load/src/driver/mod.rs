@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Arrival, LoadConfig, Schedule, Trace, validate};
+use crate::config::{Arrival, LoadConfig, Trace, validate};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
@@ -282,9 +282,8 @@ fn watch(
         ("measure", window.end),
         ("cool-down", window.end + phases.cool_down_ns),
     ];
-    let may_cut = config.requests_per_connection.is_none() && config.service.stream().is_none();
-    let cut_cool_down_ns =
-        if config.schedule == Schedule::Closed { 0 } else { phases.cool_down_ns.min(CUT_COOL_DOWN_NS) };
+    let may_cut = config.requests_per_connection().is_none() && config.service.stream().is_none();
+    let cut_cool_down_ns = if config.is_closed() { 0 } else { phases.cool_down_ns.min(CUT_COOL_DOWN_NS) };
     let mut cut = None;
     let mut usage = [None; 2];
     let mut next_ns = 0;

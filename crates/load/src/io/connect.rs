@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit};
 use wire::Address;
 
-use crate::config::LoadConfig;
+use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
 use crate::io::platform;
 use crate::io::verify::Verifier;
@@ -95,7 +95,7 @@ pub fn verify_again<P: ClientProtocol>(
 fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let timeout = Duration::from_nanos(config.client.timeout_ns);
     let socket = match &config.target {
-        Address::Ip(target) if config.datagrams => datagrams(*target)?,
+        Address::Ip(target) if config.transport() == Transport::Udp => datagrams(*target)?,
         Address::Ip(target) => {
             let socket = tcp(target, source, config.client.tcp_nodelay)?;
             // A reset at the end avoids TIME_WAIT, so the next trial finds the ports free.

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::config::{LoadConfig, Schedule, Transport};
+use crate::config::{LoadConfig, Transport};
 
 /// The length of TIME_WAIT, in seconds (include/net/tcp.h).
 const TIME_WAIT_S: f64 = 60.0;
@@ -57,10 +57,10 @@ pub fn sources_among(
 
 /// Returns the new connections per second; for a closed loop, an upper bound.
 fn opened_per_s(config: &LoadConfig) -> f64 {
-    match (config.requests_per_connection, config.schedule) {
-        (None, _) => 0.0,
-        (Some(_), Schedule::Closed) => CLOSED_OPENED_PER_S,
-        (Some(requests), _) => config.rate_per_s.unwrap_or(0.0) / f64::from(requests.max(1)),
+    match config.requests_per_connection() {
+        None => 0.0,
+        Some(_) if config.is_closed() => CLOSED_OPENED_PER_S,
+        Some(requests) => config.rate_per_s().unwrap_or(0.0) / f64::from(requests.max(1)),
     }
 }
 
@@ -83,7 +83,7 @@ fn divide(config: &LoadConfig, ports: u32, time_wait_s: f64, mut sources: Vec<Ip
     let open = config.connections_and_idle();
     let enough = (had.max(1) as f64) * f64::from(ports);
     // A closed loop opens an unknown number of connections; only the number open at once is certain.
-    let certain = if config.schedule == Schedule::Closed { f64::from(open) } else { needed };
+    let certain = if config.is_closed() { f64::from(open) } else { needed };
     if certain <= enough {
         return Ok(sources);
     }
@@ -92,7 +92,7 @@ fn divide(config: &LoadConfig, ports: u32, time_wait_s: f64, mut sources: Vec<Ip
         per_s => format!(" and {per_s:.0} new ones per second, each {time_wait_s:.0} s in TIME_WAIT,"),
     };
     let remedy = config
-        .requests_per_connection
+        .requests_per_connection()
         .map_or("", |_| "raise the requests per connection, set net.ipv4.tcp_tw_reuse=1, ");
     Err(format!(
         "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, but {} {enough:.0} \
@@ -155,14 +155,17 @@ fn addresses(target: SocketAddr) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Phases;
+    use crate::config::{Loop, Pace, Phases, Schedule, Think};
 
     fn config(connections: u32, requests: Option<u32>, rate_per_s: f64) -> LoadConfig {
         let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 600_000_000_000, cool_down_ns: 0 };
         LoadConfig::small(([127, 0, 0, 1], 80)).with(|it| {
             it.connections = connections;
-            it.requests_per_connection = requests;
-            it.rate_per_s = Some(rate_per_s);
+            let pace = Pace::new(Schedule::SlotRandom, rate_per_s);
+            it.the_loop = match requests {
+                Some(requests_per_connection) => Loop::Sessions { requests_per_connection, pace },
+                None => Loop::open(pace),
+            };
             it.phases = phases;
         })
     }
@@ -191,7 +194,8 @@ mod tests {
             "the only address provides all of its ports"
         );
         assert_eq!(divide(&config(400, Some(1), 8_000.0), 60.0, 250).unwrap().len(), 19);
-        let closed = config(400, Some(1), 1.0).with(|it| (it.rate_per_s, it.schedule) = (None, Schedule::Closed));
+        let closed = config(400, Some(1), 1.0)
+            .with(|it| it.the_loop = Loop::ClosedSessions { requests_per_connection: 1, think: Think::default() });
         assert_eq!(divide(&closed, 60.0, 3).unwrap().len(), 3, "a closed loop with an unknown need uses all addresses");
     }
 

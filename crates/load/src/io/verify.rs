@@ -52,7 +52,7 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
         Self {
             protocol,
             transport: config.transport(),
-            may_end: config.requests_per_connection.is_some(),
+            may_end: config.requests_per_connection().is_some(),
             timeout: Duration::from_nanos(config.client.timeout_ns),
             scratch: Vec::new(),
             inbox: Vec::with_capacity(INBOX_BYTES),

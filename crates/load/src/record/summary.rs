@@ -239,7 +239,7 @@ impl Facts<'_> {
                 after_cool_down: outstanding(u64::MAX),
             },
             trial_requests: all().count() as u64,
-            fit: self.trial.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
+            fit: self.trial.config.rate_per_s().and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
             completed_by_part: by_part(window, all().map(|record| record.complete.load(Relaxed))),
             ..self.common(samples, memory_bytes_per_connection)
         }
@@ -256,15 +256,15 @@ impl Facts<'_> {
             roles: self.trial.roles,
             transport: self.trial.config.transport(),
             connections: self.trial.config.connections,
-            active: active_count(self.trial.config.active, self.trial.config.connections),
+            active: active_count(self.trial.config.active(), self.trial.config.connections),
             connect_ns: self.connect_ns,
             window_ns,
-            rate_asked_per_s: self.trial.config.rate_per_s,
+            rate_asked_per_s: self.trial.config.rate_per_s(),
             planned: samples.len() as u64,
             planned_by_part: self.trial.config.is_varied().then(|| planned_by_part(samples, window_ns)),
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
-            goodput: self.trial.config.request_timeout.map(|it| goodput(samples, window_ns, it.timeout_ns)),
+            goodput: self.trial.config.request_timeout().map(|it| goodput(samples, window_ns, it.timeout_ns)),
             late: late(&send_delay, &service, samples),
             stalled_ns: self.usage.stalled_ns,
             send_delay,
@@ -325,7 +325,7 @@ impl Facts<'_> {
                 unsampled,
                 busy_share: busy / cpus as f64,
                 cpus: cpus as u32,
-                think_ns: self.trial.config.think.mean_ns,
+                think_ns: self.trial.config.think().mean_ns,
             }),
             ..self.common(&samples, memory_bytes_per_connection)
         };

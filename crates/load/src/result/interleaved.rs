@@ -30,7 +30,7 @@ impl Joined {
         };
         let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
         let rounds = rounds.map(&mut place).collect();
-        Self { slices, from_ns: window.start, rounds, measured, counts_by_plan: config.rate_per_s.is_some() }
+        Self { slices, from_ns: window.start, rounds, measured, counts_by_plan: config.rate_per_s().is_some() }
     }
 
     fn measured_ns(&self) -> u64 {
@@ -156,7 +156,7 @@ pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], l
     let unanswered = known(|sample| sample.sent_ns).saturating_sub(known(|sample| sample.complete_ns));
     let in_window = completed_by_part.iter().sum::<u64>();
     let pile_up = joined.pile_up(samples);
-    let answered = config.rate_per_s.map_or(in_window, |_| known(|sample| sample.sent_ns).saturating_sub(pile_up));
+    let answered = config.rate_per_s().map_or(in_window, |_| known(|sample| sample.sent_ns).saturating_sub(pile_up));
     LoadResult {
         window_ns,
         planned: whole.len() as u64,
@@ -170,7 +170,7 @@ pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], l
         outstanding: Outstanding { at_start: 0, at_end: pile_up, ..report.outstanding },
         late: figures::late(&send_delay, &service, &whole),
         receiver_busy_share: report.receiver_busy_share.map(busy),
-        fit: config.rate_per_s.and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
+        fit: config.rate_per_s().and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
         closed: report.closed.clone().map(|closed| ClosedResult { busy_share: busy(closed.busy_share), ..closed }),
         kernel: report.kernel.as_ref().map(|kernel| {
             let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
@@ -184,7 +184,7 @@ pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], l
             outside_share: None,
             settling_guards: None,
             p50_by_half_ns: halves(&joined, &whole),
-            law_responses: (report.closed.is_some() && config.pipeline == 1)
+            law_responses: (report.closed.is_some() && config.pipeline() == 1)
                 .then(|| window_s * law_per_s(config, &whole)),
             responses: in_window,
         }),
@@ -197,10 +197,10 @@ pub fn joined(config: &LoadConfig, report: LoadResult, samples: &mut [Sample], l
 
 /// Returns the transactions per second of a closed loop by the interactive response time law.
 fn law_per_s(config: &LoadConfig, whole: &[Sample]) -> f64 {
-    let connections = active_count(config.active, config.connections);
+    let connections = active_count(config.active(), config.connections);
     let response_ns = figures::values(whole, figures::response_ns);
     let mean_ns = response_ns.iter().sum::<u64>() as f64 / response_ns.len().max(1) as f64;
-    f64::from(connections) / (mean_ns + config.think.mean_ns as f64) * 1e9
+    f64::from(connections) / (mean_ns + config.think().mean_ns as f64) * 1e9
 }
 
 /// Returns the median service times in the first and in the second halves of the measured parts.
@@ -218,7 +218,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
-    use crate::config::{Phases, Think};
+    use crate::config::{Loop, Pace, Phases, Schedule, Think};
 
     const MS: u64 = 1_000_000;
 
@@ -226,8 +226,9 @@ mod tests {
         let slices =
             Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 10 * MS, gap_ns: 0, guard_ns: 2 * MS, seed: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 10 * MS, measure_ns: 320 * MS, cool_down_ns: 0 };
-        let config = LoadConfig::small(([127, 0, 0, 1], 80));
-        config.with(|it| (it.client.slices, it.phases, it.rate_per_s) = (Some(slices), phases, Some(1_000.0)))
+        let the_loop = Loop::open(Pace::new(Schedule::SlotRandom, 1_000.0));
+        LoadConfig::small(([127, 0, 0, 1], 80))
+            .with(|it| (it.client.slices, it.phases, it.the_loop) = (Some(slices), phases, the_loop))
     }
 
     /// One request per millisecond of the contestant's slices. Each takes a microsecond per millisecond since its slice began.
@@ -275,13 +276,16 @@ mod tests {
             [report.slices.unwrap().responses, report.completed_by_part.iter().sum::<u64>()]
         };
         assert_eq!(rates(&config), [256; 2], "as planned");
-        assert_eq!(rates(&config.with(|it| it.rate_per_s = None)), [320; 2], "a closed loop has no plan");
+        assert_eq!(rates(&config.with(|it| it.the_loop = Loop::CLOSED)), [320; 2], "a closed loop has no plan");
     }
 
     #[test]
     fn closed_loop_is_compared_with_interactive_response_time_law() {
-        let think = Think { mean_ns: 2 * MS, exponential: false };
-        let config = config().with(|it| (it.rate_per_s, it.connections, it.think) = (None, 3, think));
+        let thinking = |think_ns, pipeline| {
+            let think = Think { mean_ns: think_ns, exponential: false };
+            config().with(|it| (it.connections, it.the_loop) = (3, Loop::Closed { think, pipeline }))
+        };
+        let config = thinking(2 * MS, 1);
         let closed = ClosedResult { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 2 * MS };
         let report = LoadResult { closed: Some(closed), ..LoadResult::default() };
         // Three connections send every 3 ms: a response takes 1 ms, and the think time 2 ms.
@@ -293,10 +297,8 @@ mod tests {
             joined(config, report.clone(), &mut samples.to_vec(), &BTreeSet::new()).slices.unwrap().law_responses
         };
         assert_eq!(expected(&config, &samples), Some(256.0), "one for each millisecond");
-        let sleepy = Think { mean_ns: 8 * MS, ..think };
-        let active = config.clone().with(|it| (it.connections, it.active, it.think) = (6, 0.5, sleepy));
-        assert!(expected(&active, &samples).is_some_and(|it| (it - 256.0 / 3.0).abs() < 1e-9));
-        assert_eq!(expected(&config.clone().with(|it| it.pipeline = 2), &samples), None);
+        assert!(expected(&thinking(8 * MS, 1), &samples).is_some_and(|it| (it - 256.0 / 3.0).abs() < 1e-9));
+        assert_eq!(expected(&thinking(2 * MS, 2), &samples), None);
         assert_eq!(expected(&config, &[]), Some(384.0), "at most one for each think time");
     }
 

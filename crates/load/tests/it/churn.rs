@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Schedule, Think};
+use muxbench_load::config::{HttpTarget, HttpTraffic, Loop, Pace, Phases, Schedule, Think};
 use muxbench_load::{LoadConfig, LoadError, Outcome, Sample};
 use wire::ServiceSpec;
 
@@ -80,12 +80,14 @@ fn await_request(stream: &TcpStream, patience: Duration) -> Option<()> {
     Some(())
 }
 
+fn thinking(requests_per_connection: u32, mean_ns: u64) -> Loop {
+    Loop::ClosedSessions { requests_per_connection, think: Think { mean_ns, exponential: false } }
+}
+
 fn closed(target: SocketAddr, requests: u32) -> LoadConfig {
     LoadConfig::new(target, server::service()).with(|it| {
         it.connections = 5;
-        it.requests_per_connection = Some(requests);
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
+        it.the_loop = thinking(requests, 0);
         it.phases =
             Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 };
         it.client.timeout_ns = 60_000_000_000;
@@ -94,8 +96,9 @@ fn closed(target: SocketAddr, requests: u32) -> LoadConfig {
 
 /// Creates an open loop of sessions with 600 requests per second.
 fn open(target: SocketAddr, requests: u32) -> LoadConfig {
+    let pace = Pace::new(Schedule::Constant, 600.0);
     let mut config =
-        closed(target, requests).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Constant, Some(600.0)));
+        closed(target, requests).with(|it| it.the_loop = Loop::Sessions { requests_per_connection: requests, pace });
     config.phases = Phases { ramp_ns: 0, measure_ns: 300_000_000, ..config.phases };
     config
 }
@@ -313,8 +316,7 @@ fn failures_are_counted_by_class() {
 #[test]
 fn short_lived_connections_have_think_times() {
     let (target, seen) = server(honest);
-    let think = Think { mean_ns: 10_000_000, exponential: false };
-    let Outcome { report, connections, .. } = run(&closed(target, 2).with(|it| it.think = think));
+    let Outcome { report, connections, .. } = run(&closed(target, 2).with(|it| it.the_loop = thinking(2, 10_000_000)));
     assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
     // Five connections with 10 ms between requests.
     assert!(report.rate_achieved_per_s <= 525.0, "{}", report.rate_achieved_per_s);
@@ -326,8 +328,8 @@ fn thinking_connection_ended_by_server_is_replaced_after_pause() {
     let patience = Duration::from_millis(40);
     let (target, _) =
         server(move |stream, number| await_request(stream, patience).and_then(|()| honest(stream, number)));
-    let think = Think { mean_ns: 50_000_000, exponential: false };
-    let config = closed(target, 1_000).with(|it| (it.connections, it.think) = (10, think));
+    let the_loop = thinking(1_000, 50_000_000);
+    let config = closed(target, 1_000).with(|it| (it.connections, it.the_loop) = (10, the_loop));
     let Outcome { report, samples, .. } = run(&for_long(config));
     let errors = report.errors;
     // A client that waits for a CPU may write before it reads the end of the connection.
@@ -413,7 +415,10 @@ fn address_without_ports_is_skipped() {
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0);
         seen.all_ended();
-        let staying = config(target, 1).with(|it| (it.requests_per_connection, it.sources) = (None, sources.clone()));
+        let staying = config(target, 1).with(|it| {
+            it.the_loop = it.pace().cloned().map_or(Loop::CLOSED, Loop::open);
+            it.sources = sources.clone();
+        });
         assert_eq!(run(&staying).report.errors.total(), 0);
         // Without a usable address, the load fails.
         let none = staying.with(|it| it.sources = sources[..1].to_vec());

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{Pacing, Phases, Popularity, RateProfile, Roles, Schedule, Segment, Timestamps, Transport};
+use muxbench_load::config::{
+    Loop, Pace, Pacing, Phases, Popularity, RateProfile, Requests, Roles, Schedule, Segment, Timestamps, Transport,
+};
 use muxbench_load::result::Hardware;
 use muxbench_load::tools::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
@@ -38,7 +40,7 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
 fn config(target: impl Into<Address>) -> LoadConfig {
     LoadConfig::new(target, service()).with(|it| {
         it.connections = 10;
-        it.rate_per_s = Some(600.0);
+        it.set_rate(Some(600.0));
         it.phases = Phases {
             ramp_ns: 50_000_000,
             warm_up_ns: 50_000_000,
@@ -47,6 +49,10 @@ fn config(target: impl Into<Address>) -> LoadConfig {
         };
         it.client.timeout_ns = 60_000_000_000;
     })
+}
+
+fn as_datagrams(config: &mut LoadConfig) {
+    config.the_loop = Loop::Datagrams(config.requests().unwrap().clone());
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -91,8 +97,8 @@ fn every_role_and_pacing_completes_all_requests() {
 fn window_lasts_as_long_as_its_profile() {
     let target = server(answer_all);
     let segments = vec![Segment::hold(600.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
-    let mut config =
-        config(target).with(|it| (it.rate_per_s, it.profile) = (Some(120.0), Some(RateProfile { segments })));
+    let pace = Pace { profile: Some(RateProfile { segments }), ..Pace::new(Schedule::SlotRandom, 120.0) };
+    let mut config = config(target).with(|it| it.the_loop = Loop::open(pace));
     config.phases.measure_ns = 500_000_000;
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let started = Instant::now();
@@ -118,7 +124,7 @@ impl Listener for Impatient {
 #[test]
 fn window_that_ends_early_has_the_figures_until_then() {
     let target = server(answer_all);
-    let closed = config(target).with(|it| (it.rate_per_s, it.schedule) = (None, Schedule::Closed));
+    let closed = config(target).with(|it| it.the_loop = Loop::CLOSED);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for config in [config(target).with(|it| it.client.roles = roles), closed.clone()] {
             let mut config = config;
@@ -222,7 +228,8 @@ fn overloaded_client_ends_after_the_cool_down() {
     let target = server(answer_all);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns per request: less than two readings of the clock.
-        let mut config = config(target).with(|it| (it.client.roles, it.rate_per_s) = (roles, Some(50_000_000.0)));
+        let mut config = config(target).with(|it| it.client.roles = roles);
+        config.set_rate(Some(50_000_000.0));
         config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 50_000_000, cool_down_ns: 10_000_000 };
         let Outcome { report, .. } = run(&config);
         assert!(report.sent < report.planned);
@@ -330,11 +337,14 @@ fn kernel_timestamps_lie_between_client_timestamps() {
         for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
             let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
             let timestamps = Timestamps::Kernel;
-            let base = config(reflector.address().clone());
+            let base = config(reflector.address().clone()).with(|it| {
+                if datagrams {
+                    as_datagrams(it)
+                }
+            });
             // With many connections, hardly any has two responses to read at once.
             let config = base.with(|it| {
                 it.connections = 400;
-                it.datagrams = datagrams;
                 it.client.roles = roles;
                 it.client.clients = clients;
                 it.client.timestamps = timestamps;
@@ -381,9 +391,9 @@ fn known_delay_is_part_of_the_measured_time() {
     for transport in [Transport::Tcp, Transport::Udp, Transport::Unix] {
         let hold = Duration::from_millis(2);
         let reflector = Reflector::start(transport, &service(), None, move || hold).unwrap();
-        let datagrams = transport == Transport::Udp;
+        let config = config(reflector.address().clone());
         let Outcome { report, samples, .. } =
-            run(&config(reflector.address().clone()).with(|it| it.datagrams = datagrams));
+            run(&if transport == Transport::Udp { config.with(as_datagrams) } else { config });
         assert_eq!(report.transport, transport);
         assert_eq!((report.completed, report.errors.total()), (180, 0));
         assert!(samples.iter().all(|sample| sample.complete_ns - sample.sent_ns >= 2_000_000));
@@ -398,7 +408,7 @@ fn closed_port_refuses_datagrams() {
     let held = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = held.local_addr().unwrap();
     held.connect(nobody).unwrap();
-    let config = config(nobody).with(|it| it.datagrams = true);
+    let config = config(nobody).with(as_datagrams);
     let Err(error @ LoadError::Connect { .. }) = muxbench_load::run(&config, &mut |_| ()) else { panic!() };
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -408,10 +418,9 @@ fn seed_determines_the_active_connections() {
     let target = server(answer_all);
     let used = |active, popularity, seed| {
         let config = config(target).with(|it| {
-            it.active = active;
-            it.popularity = popularity;
+            let pace = Pace::new(Schedule::Constant, 600.0);
+            it.the_loop = Loop::open(Requests { active, popularity, ..pace.into() });
             it.client.seed = seed;
-            it.schedule = Schedule::Constant;
         });
         let mut used: Vec<u32> = run(&config).samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{KvTraffic, Phases, Popularity, Roles, Schedule, Think, Timestamps};
+use muxbench_load::config::{KvTraffic, Loop, Pace, Phases, Popularity, Roles, Schedule, Think, Timestamps};
 use muxbench_load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
@@ -52,8 +52,7 @@ fn honest(limit: u32) -> SocketAddr {
 fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
     LoadConfig::new(target, service).with(|it| {
         it.connections = 10;
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
+        it.the_loop = Loop::CLOSED;
         it.phases =
             Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 };
         it.client.timeout_ns = 60_000_000_000;
@@ -83,7 +82,7 @@ fn kv(target: SocketAddr) -> LoadConfig {
 
 /// Converts a load to an open loop with 600 requests per second.
 fn open(config: LoadConfig) -> LoadConfig {
-    config.with(|it| (it.schedule, it.rate_per_s) = (Schedule::SlotRandom, Some(600.0)))
+    config.with(|it| it.the_loop = Loop::open(Pace::new(Schedule::SlotRandom, 600.0)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -109,7 +108,8 @@ fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
 #[test]
 fn pipeline_sends_several_requests_at_once() {
     for config in [fixed(honest(u32::MAX)), kv(store(|_| ()))] {
-        let Outcome { report, samples, .. } = run(&for_long(config).with(|it| it.pipeline = 4));
+        let Outcome { report, samples, .. } =
+            run(&for_long(config).with(|it| it.the_loop = Loop::Closed { think: Think::default(), pipeline: 4 }));
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         let mut batches = BTreeMap::<(u32, i64), u32>::new();
         samples.iter().for_each(|it| *batches.entry((it.connection, it.sent_ns)).or_default() += 1);
@@ -120,7 +120,7 @@ fn pipeline_sends_several_requests_at_once() {
 #[test]
 fn pipeline_loses_all_outstanding_requests() {
     // After the request that verifies the connection, one batch has all responses, and the next one has only the first.
-    let failing = run(&fixed(honest(6)).with(|it| it.pipeline = 4));
+    let failing = run(&fixed(honest(6)).with(|it| it.the_loop = Loop::Closed { think: Think::default(), pipeline: 4 }));
     assert_eq!(failing.report.errors.total(), 30, "{:?}", failing.report.errors);
 }
 
@@ -165,8 +165,9 @@ fn connections_think_between_transactions() {
     let target = honest(u32::MAX);
     for exponential in [false, true] {
         let think = Think { mean_ns: 10_000_000, exponential };
-        let Outcome { report, samples, .. } =
-            run(&for_long(fixed(target).with(|it| (it.think, it.client.clients) = (think, 2))));
+        let Outcome { report, samples, .. } = run(&for_long(fixed(target).with(|it| {
+            (it.the_loop, it.client.clients) = (Loop::Closed { think, pipeline: 1 }, 2);
+        })));
         assert_eq!(report.errors.total(), 0);
         assert_closed(&samples, 10, if exponential { 0 } else { 10_000_000 });
         // Ten connections with a think time of 10 ms send at most a thousand requests per second; random times allow a few

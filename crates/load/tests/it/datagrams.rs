@@ -74,7 +74,7 @@ fn config(ports: Ports) -> LoadConfig {
     LoadConfig::new(([127, 0, 0, 1], 0), service).with(|it| {
         it.connections = ports.count();
         it.ports = Some(ports);
-        it.rate_per_s = Some(400.0);
+        it.set_rate(Some(400.0));
 
         // The client uses the whole cool-down only if a datagram is lost.
 
@@ -121,7 +121,7 @@ fn window_of_datagrams_lasts_as_long_as_its_profile() {
     let server = Server::start(honest);
     let segments = vec![Segment::hold(1_000.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
     let started = Instant::now();
-    let (report, _) = run(&server.config().with(|it| it.profile = Some(RateProfile { segments })));
+    let (report, _) = run(&server.config().with(|it| it.pace_mut().unwrap().profile = Some(RateProfile { segments })));
     assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
     assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
 }
@@ -151,7 +151,8 @@ fn late_response_is_lost() {
     let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 10_000_000_000 };
     let slow = server
         .config()
-        .with(|it| (it.rate_per_s, it.phases, it.client.timeout_ns) = (Some(40.0), phases, 1_500_000_000));
+        .with(|it| (it.phases, it.client.timeout_ns) = (phases, 1_500_000_000))
+        .with(|it| it.set_rate(Some(40.0)));
     let (report, _) = run(&slow);
     assert_eq!((report.completed, report.datagrams.unwrap().lost), (0, 4));
     let (report, _) = run(&slow.with(|it| it.client.timeout_ns = 10_000_000_000));

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, RequestTimeout, Roles, Schedule, Slices, Think};
+use muxbench_load::config::{
+    HttpTarget, HttpTraffic, Loop, Pace, Phases, RequestTimeout, Roles, Schedule, Slices, Think,
+};
 use muxbench_load::result::Errors;
 use muxbench_load::{LoadConfig, LoadError, Outcome};
 use wire::{Address, ServiceSpec};
@@ -20,17 +22,24 @@ fn closed(target: Address) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
     LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
         it.connections = 5;
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
+        it.the_loop = Loop::CLOSED;
         it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 60_000_000_000 };
         it.client.timeout_ns = 60_000_000_000;
         it.http = Some(traffic);
     })
 }
 
+fn thinking(mean_ns: u64) -> Loop {
+    Loop::Closed { think: Think { mean_ns, exponential: false }, pipeline: 1 }
+}
+
+fn pipelined(target: Address, pipeline: u32) -> LoadConfig {
+    closed(target).with(|it| it.the_loop = Loop::Closed { think: Think::default(), pipeline })
+}
+
 /// Creates an open loop with 600 requests per second.
 fn open(target: Address) -> LoadConfig {
-    closed(target).with(|it| (it.schedule, it.rate_per_s) = (Schedule::Constant, Some(600.0)))
+    closed(target).with(|it| it.the_loop = Loop::open(Pace::new(Schedule::Constant, 600.0)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -74,14 +83,13 @@ fn idle_connections_that_the_server_closes_are_opened_again() {
         server(serve).into()
     };
     let http_target = idle(|stream| http(u32::MAX)(stream, 0));
-    let slow = |config: LoadConfig| config.with(|it| it.rate_per_s = Some(10.0));
-    let think = Think { mean_ns: 500_000_000, exponential: false };
+    let slow = |config: LoadConfig| config.with(|it| it.set_rate(Some(10.0)));
     let fixed = slow(open(idle(answer_one))).with(|it| (it.http, it.service) = (None, service()));
     let two_threads = slow(open(http_target.clone())).with(|it| it.client.roles = Roles::TwoThreads);
-    for config in [slow(open(http_target.clone())), two_threads, fixed, closed(http_target).with(|it| it.think = think)]
-    {
+    let thinking = closed(http_target.clone()).with(|it| it.the_loop = thinking(500_000_000));
+    for config in [slow(open(http_target)), two_threads, fixed, thinking] {
         let report = run(&config).report;
-        assert_eq!((report.errors, report.completed), (Errors::default(), report.planned), "{:?}", config.schedule);
+        assert_eq!((report.errors, report.completed), (Errors::default(), report.planned), "{:?}", config.the_loop);
         assert!(report.completed > 10 && report.closed_by_server > 10, "{}", report.closed_by_server);
     }
 }
@@ -114,10 +122,12 @@ fn server_that_rejects_new_connections_is_not_flooded() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let think = Think { mean_ns: 300_000_000, exponential: false };
-        let config = config(target.into());
-        let rate_per_s = config.rate_per_s.map(|_| 1.0);
-        let report = run(&config.with(|it| (it.think, it.rate_per_s) = (think, rate_per_s))).report;
+        let mut config = config(target.into());
+        config.set_rate(Some(1.0));
+        if config.is_closed() {
+            config.the_loop = thinking(300_000_000);
+        }
+        let report = run(&config).report;
         assert!(report.errors.reset >= 5 && accepted.load(SeqCst) <= 15, "{:?} {accepted:?}", report.errors);
     }
 }
@@ -173,7 +183,7 @@ fn reconnects_continue_between_slices() {
     }
     for pipeline in [1, 7] {
         let (target, _) = closing(3);
-        let report = run(&closed(target).with(|it| (it.client.slices, it.pipeline) = (Some(slices), pipeline))).report;
+        let report = run(&pipelined(target, pipeline).with(|it| it.client.slices = Some(slices))).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.sent));
         assert!(report.closed_by_server > 5);
     }
@@ -184,7 +194,11 @@ fn reconnects_continue_between_slices() {
 fn requests_with_retries_wait_for_a_reconnect() {
     let (target, _) = closing(2);
     let request_timeout = Some(RequestTimeout { timeout_ns: 30_000_000_000, retries: 2, retry_budget: None });
-    let report = run(&open(target).with(|it| (it.connections, it.request_timeout) = (1, request_timeout))).report;
+    let report = run(&open(target).with(|it| {
+        let requests = it.requests().unwrap().clone();
+        (it.connections, it.the_loop) = (1, Loop::Open { requests, request_timeout });
+    }))
+    .report;
     let goodput = report.goodput.unwrap();
     assert_eq!((report.errors, report.completed), (Errors::default(), 1_200));
     assert_eq!((goodput.timeouts, goodput.retries), (0, 0));
@@ -233,7 +247,7 @@ fn client_reconnects_over_unix_sockets() {
 fn closed_loop_sends_the_rest_of_a_pipeline_again() {
     for pipeline in [2, 7] {
         let (target, _) = closing(3);
-        let report = run(&closed(target).with(|it| it.pipeline = pipeline)).report;
+        let report = run(&pipelined(target, pipeline)).report;
         let (http, closed) = (report.http.unwrap(), report.closed_by_server);
         assert_eq!((report.errors, http.statuses[&200]), (Errors::default(), report.completed));
         assert!(closed > 5 && report.completed <= 10 + 3 * closed, "{closed}");
@@ -270,7 +284,7 @@ fn refused_reconnect_is_an_error() {
         let config = config(target.into());
         let report = run(&config).report;
         serving.join().unwrap();
-        let is_closed = config.schedule == Schedule::Closed;
+        let is_closed = config.is_closed();
         // An open loop plans its requests before.
         let lost = if is_closed { 5 } else { report.planned - 10 };
         assert_eq!((report.errors.refused, report.errors.total()), (lost, lost), "{:?}", report.errors);

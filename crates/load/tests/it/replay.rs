@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Phases, Sizes, Trace};
+use muxbench_load::config::{Arrival, HttpTarget, HttpTraffic, Loop, Pace, Phases, Requests, Schedule, Sizes, Trace};
 use muxbench_load::{Arrivals, Event, Listener, LoadConfig, LoadError, Outcome};
 use wire::ServiceSpec;
 
@@ -44,14 +44,13 @@ fn replay(config: LoadConfig) -> (LoadConfig, Vec<Arrival>) {
         measure_ns: trace.window_ns(),
         cool_down_ns: 60_000_000_000,
     };
-    let rate_per_s = Some(trace.rate_per_s());
+    let pace = Pace::new(Schedule::SlotRandom, trace.rate_per_s());
     let timeout_ns = 60_000_000_000;
     let config = config.with(|it| {
         it.connections = 10;
-        it.rate_per_s = rate_per_s;
+        it.the_loop = Loop::open(Requests { trace: Some(trace), ..pace.into() });
         it.phases = phases;
         it.client.timeout_ns = timeout_ns;
-        it.trace = Some(trace);
     });
     (config, (0..200).map(arrival).collect())
 }
@@ -81,7 +80,7 @@ fn recorded_connections_are_used_over_all_clients() {
     for (number, arrival) in (0..).zip(&mut arrivals) {
         arrival.connection = Some(number * 7);
     }
-    config.trace.as_mut().unwrap().has_connections = true;
+    config.requests_mut().unwrap().trace.as_mut().unwrap().has_connections = true;
     for clients in [1, 4] {
         let Outcome { samples, .. } = run(&config.clone().with(|it| it.client.clients = clients), &arrivals).unwrap();
         let used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
@@ -118,7 +117,7 @@ fn recorded_sizes_select_the_requests() {
     let (mut config, mut arrivals) = replay(LoadConfig::new(target, service).with(|it| it.http = Some(http)));
     config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, ..config.phases };
     let sizes_of = |bytes| Sizes { request_bytes: None, response_bytes: Some(bytes) };
-    config.trace.as_mut().unwrap().sizes = [3, 50].map(sizes_of).to_vec();
+    config.requests_mut().unwrap().trace.as_mut().unwrap().sizes = [3, 50].map(sizes_of).to_vec();
     for (number, arrival) in arrivals.iter_mut().enumerate() {
         arrival.sizes = sizes_of(if number % 5 == 0 { 50 } else { 3 });
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use muxbench_load::config::{Phases, RequestTimeout, Roles};
+use muxbench_load::config::{Loop, Pace, Phases, RequestTimeout, Roles, Schedule};
 use muxbench_load::{LoadConfig, Outcome, Sample};
 
 use crate::server::{REQUEST, answer_all, answer_one, server, service};
@@ -22,14 +22,14 @@ fn numbered(serve: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> std::net:
 fn config(target: std::net::SocketAddr, retries: u32, retry_budget: Option<f64>) -> LoadConfig {
     LoadConfig::new(target, service()).with(|it| {
         it.connections = 10;
-        it.rate_per_s = Some(600.0);
+        let request_timeout = Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget });
+        it.the_loop = Loop::Open { requests: Pace::new(Schedule::SlotRandom, 600.0).into(), request_timeout };
         it.phases = Phases {
             ramp_ns: 50_000_000,
             warm_up_ns: 50_000_000,
             measure_ns: 500_000_000,
             cool_down_ns: 3_000_000_000,
         };
-        it.request_timeout = Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget });
     })
 }
 
@@ -93,7 +93,9 @@ fn requests_of_closed_connections_succeed_on_others() {
         });
         let started = std::time::Instant::now();
         let mut config = config(target, 3, None).with(|it| it.client.roles = roles);
-        config.request_timeout.iter_mut().for_each(|it| it.timeout_ns = 60_000_000_000);
+        if let Loop::Open { request_timeout: Some(limit), .. } = &mut config.the_loop {
+            limit.timeout_ns = 60_000_000_000;
+        }
         config.phases.cool_down_ns = 60_000_000_000;
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.planned, report.completed), (300, 300), "{roles:?}: {report:?}");

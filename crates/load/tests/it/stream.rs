@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use muxbench_load::LoadConfig;
-use muxbench_load::config::{Phases, Schedule};
+use muxbench_load::config::Phases;
 use wire::ServiceSpec;
 use wire::stream::{Direction, Stream};
 
@@ -28,8 +28,6 @@ fn streams(then: fn(TcpStream, usize)) -> SocketAddr {
 fn config(target: SocketAddr) -> LoadConfig {
     LoadConfig::new(target, ServiceSpec::Stream(SIZES)).with(|it| {
         it.connections = 4;
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
         it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 20_000_000_000 };
     })
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Phases, Schedule, TlsConfig};
+use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Loop, Phases, Think, TlsConfig};
 use muxbench_load::result::TlsResult;
 use muxbench_load::{LoadConfig, Outcome};
 use rustls::pki_types::pem::PemObject;
@@ -109,7 +109,7 @@ fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
     let http = HttpTraffic { status: ExpectedStatus::Exact(201), ..HttpTraffic::new(vec![post]) };
     LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
         it.connections = 4;
-        it.rate_per_s = Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 });
+        it.set_rate(Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 }));
         it.http = Some(http);
         it.client.tls = Some(tls);
         it.client.host = Some("localhost".into());
@@ -136,8 +136,17 @@ fn error_of(target: SocketAddr, tls: TlsConfig) -> String {
     muxbench_load::run(&config(target, 7, tls), &mut |_| ()).map(drop).unwrap_err().to_string()
 }
 
+fn short_lived(config: LoadConfig, requests_per_connection: u32) -> LoadConfig {
+    config.with(|it| {
+        it.the_loop = match it.pace().cloned() {
+            Some(pace) => Loop::Sessions { requests_per_connection, pace },
+            None => Loop::ClosedSessions { requests_per_connection, think: Think::default() },
+        }
+    })
+}
+
 fn closed(config: LoadConfig) -> LoadConfig {
-    config.with(|it| (it.schedule, it.rate_per_s) = (Schedule::Closed, None))
+    config.with(|it| it.the_loop = Loop::CLOSED)
 }
 
 #[test]
@@ -191,7 +200,7 @@ fn short_lived_connections_resume_sessions_unless_forbidden() {
     for never_resumes in [false, true] {
         let tls = TlsConfig { never_resumes, ..trusting(CERTIFICATE) };
         for config in [closed(config(target, 7, tls.clone())), config(target, 7, tls)] {
-            let mut config = config.with(|it| it.requests_per_connection = Some(2));
+            let mut config = short_lived(config, 2);
             // On a busy machine the window may end before any connection has a successor. Then try a longer window.
             let (full, resumed) = loop {
                 let (completed, tls) = run(&config);
@@ -210,9 +219,9 @@ fn short_lived_connections_resume_sessions_unless_forbidden() {
 
 #[test]
 fn response_without_length_needs_an_announced_end() {
-    let once =
-        |end| config(server(&[&TLS13], end), 7, trusting(CERTIFICATE)).with(|it| it.requests_per_connection = Some(1));
-    for config in [closed(once(End::Announced)), once(End::Announced)] {
+    let lasting = |end| config(server(&[&TLS13], end), 7, trusting(CERTIFICATE));
+    let once = |end| short_lived(lasting(end), 1);
+    for config in [short_lived(closed(lasting(End::Announced)), 1), once(End::Announced)] {
         assert!(run(&config).0 > 0);
     }
     let error = muxbench_load::run(&once(End::CutOff), &mut |_| ()).map(drop).unwrap_err().to_string();

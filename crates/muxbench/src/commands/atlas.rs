@@ -181,7 +181,7 @@ impl Args {
                 let loads = cell.unread_loads().ok().and_then(|loads| loads.into_iter().next());
                 let rate = loads
                     .as_ref()
-                    .and_then(|it| it.rate_per_s)
+                    .and_then(|it| it.rate_per_s())
                     .map_or(String::new(), |it| format!(", {it} requests/s"));
                 format!("race {number} ({} connections{rate})", loads.map_or(0, |it| it.connections))
             };

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use ::load::LoadConfig;
-use ::load::config::{Phases, Transport};
+use ::load::config::{Loop, Pace, Phases, Schedule, Transport};
 use anyhow::{Context, bail};
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, idle_cpus, placement};
@@ -109,9 +109,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 },
         ))
         .with(|it| {
-            it.datagrams = args.transport == Transport::Udp;
+            let requests = Pace::new(Schedule::SlotRandom, args.rate.0).into();
+            it.the_loop = match args.transport {
+                Transport::Udp => Loop::Datagrams(requests),
+                Transport::Tcp | Transport::Unix => Loop::open(requests),
+            };
             it.connections = args.connections.get();
-            it.rate_per_s = Some(args.rate.0);
             it.phases = Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: args.measure.0, cool_down_ns };
             it.client.cpus = placed.client;
         });

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::load::LoadConfig;
+use ::load::config::Loop;
 use ::load::tools::idle::{self, IdleEvent, IdleResult};
 use anyhow::{Context, bail};
 use harness::spec::Service;
@@ -70,7 +71,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     if !trial.infeasible.is_empty() {
         bail!("{}", trial.infeasible.join("\n"));
     }
-    let config = trial.load().with(|it| it.requests_per_connection = None);
+    let config = trial.load().with(|it| it.the_loop = Loop::of(&it.service));
     let time: Option<Time> = args.actions.get("time");
     let stop = signals::flag_at_signals()?;
     let show = &mut |event| match event {

@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let of_unit = goal_of(CapacitySource::Given { per_s: 1.0 });
         let in_memory = plan.trials.iter().map(|trial| {
             let trial = pulse(trial, plan.seed, 0, &of_unit, 1.0);
-            (plan::rate_max_per_s(&trial, host) / trial.workload.rate_per_s.unwrap_or(1.0)).round()
+            (plan::rate_max_per_s(&trial, host) / trial.workload.rate_per_s().unwrap_or(1.0)).round()
         });
         let in_memory = in_memory.fold(f64::INFINITY, f64::min);
         let (flag, given) = args.capacity().map_or(("--from", args.from().0), |capacity| ("--capacity", capacity.0));

@@ -103,7 +103,7 @@ impl ObjectiveArgs {
     /// Fails if no server can meet the limits under any of these workloads.
     pub fn check_limits<'a>(&self, workloads: impl Iterator<Item = &'a Workload>) -> anyhow::Result<()> {
         // A closed loop has no rate of its own.
-        let planned_per_s = workloads.map(|it| it.rate_per_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
+        let planned_per_s = workloads.map(|it| it.rate_per_s().unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
         if let Some(limit) = self.limits().iter().find(|it| it.figure == Figure::Rate && it.value > planned_per_s) {
             bail!(
                 "--limit rate={}: no server answers more than the planned {} requests/s; try a lower limit, a higher --rate, or \

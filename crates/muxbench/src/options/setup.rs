@@ -7,8 +7,7 @@ use harness::plan::grid::{self, GridValues};
 use harness::record::{LatencyLimit, SearchGoal};
 use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Share, Size, Time, Work};
-use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, stream};
-use load::config::Schedule;
+use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Schedule, Service, stream};
 use server::Architecture;
 
 use super::experiment::BaseArgs;

@@ -4,7 +4,6 @@
 
 use std::num::NonZeroU32;
 
-use harness::spec::Service;
 use harness::spec::busy_poll::BusyPolling;
 use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::idle_cpus::IdleCpus;
@@ -15,7 +14,8 @@ use harness::spec::stall::Stall;
 use harness::spec::trace::TraceStart;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time};
-use load::config::{ClockChoice, ExpectedStatus, Pacing, Popularity, Roles, Schedule, Timestamps};
+use harness::spec::{Schedule, Service};
+use load::config::{ClockChoice, ExpectedStatus, Pacing, Popularity, Roles, Timestamps};
 use server::Accept;
 use traffic::trace::Column;
 use wire::Address;

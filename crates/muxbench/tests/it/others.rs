@@ -14,7 +14,7 @@ use crate::common::{
 use harness::record::{TrialRecord, VerdictKind};
 use harness::spec::Experiment;
 use harness::spec::units::Time;
-use load::config::{Pacing, Schedule};
+use load::config::Pacing;
 use rustix::process::{Pid, Signal};
 
 /// The commands of `others.toml` by name, with the paths of the built servers.
@@ -120,7 +120,7 @@ fn brief_example(name: &str) -> Experiment {
     experiment.architectures.0.retain(|it| it.ours().is_none());
     experiment.workload.connections.0.truncate(1);
     // A client at full speed would take CPU time from other tests.
-    if experiment.workload.schedule.0.contains(&Schedule::Closed) {
+    if experiment.workload.is_closed() {
         experiment.phases.warm_up = Time(100_000_000);
     } else {
         experiment.client.pacing = Pacing::SleepSpin;

@@ -63,7 +63,7 @@ fn profile_is_sent_and_its_samples_are_replayed() {
     assert!(out.contains("over the window: 240 arrivals of 0000.parquet at 0.5x speed"), "{out}");
     let (again, record) = planned(&folder.path().join("again"));
     let expected: Vec<i64> = times.iter().map(|ns| 2 * (ns - times[0])).collect();
-    let interval_ns = 1e9 / record.trial.workload.rate_per_s.unwrap();
+    let interval_ns = 1e9 / record.trial.workload.rate_per_s().unwrap();
     let test = stats::fit::sends_against_plan(&expected, &again, interval_ns).unwrap();
     assert!(again.len() == 240 && test.effect < 0.02, "{test:?}");
     let furthest_ns = expected.iter().zip(&again).map(|(expected, ns)| (expected - ns).abs()).max();

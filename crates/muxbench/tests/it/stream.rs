@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::cases::{Cases, case};
 use crate::common::{Serve, as_nobody, load, muxbench, muxbench_for_all_users};
 use load::LoadConfig;
-use load::config::{Phases, Schedule};
+use load::config::Phases;
 use serde_json::Value;
 use server::Architecture;
 use wire::ServiceSpec;
@@ -101,8 +101,6 @@ fn exchange(architecture: Architecture, sizes: Stream) -> Value {
     let config = LoadConfig::new(serve.address.clone(), ServiceSpec::Stream(sizes)).with(|it| {
         it.connections = 7;
         it.client.clients = 2;
-        it.rate_per_s = None;
-        it.schedule = Schedule::Closed;
         it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 };
         it.client.timeout_ns = 60_000_000_000;
     });

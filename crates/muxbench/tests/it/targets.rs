@@ -146,7 +146,7 @@ fn target_has_a_curve_and_an_overload() {
     let sweep = ["--target", &target, "--rate", "200,400"];
     let output = run(folder.path(), "sweep", &[&sweep[..], &FIXED].concat());
     let swept = stored(folder.path(), &output);
-    let rates: Vec<_> = swept.records.iter().filter_map(|it| it.trial.workload.rate_per_s).collect();
+    let rates: Vec<_> = swept.records.iter().filter_map(|it| it.trial.workload.rate_per_s()).collect();
     assert!(rates == [200.0, 400.0] && swept.records.iter().all(is_of_target), "{rates:?}: {}", text(&output.stdout));
     fs::remove_dir_all(folder.path().join("here")).unwrap();
 

@@ -83,7 +83,7 @@ fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: 
     let is_candidate = |record: &&TrialRecord| {
         record.verdict.kind != VerdictKind::Valid
             && queue::is(&record.trial.architecture.to_string(), architecture)
-            && record.trial.workload.schedule == Schedule::Constant
+            && record.trial.workload.schedule() == Some(Schedule::Constant)
             && is_of_matrix(&published, &record.trial.workload)
     };
     let deviations = run.records.iter().filter(is_candidate).map(deviation_of);

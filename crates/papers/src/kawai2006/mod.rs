@@ -46,7 +46,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[Statement::of(
             &["mp", "mt", "epoll"],
             &SERVICE_MEAN,
-            |it| of_the_paper(it) && it.connections == 10_000 && it.rate_per_s == Some(2_000.0),
+            |it| of_the_paper(it) && it.connections == 10_000 && it.rate_per_s() == Some(2_000.0),
             Is::Grows(Dimension::Active, 1.0),
         )],
     },

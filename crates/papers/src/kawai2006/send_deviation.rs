@@ -69,7 +69,7 @@ impl Sends {
         });
         let counts = |record: &&TrialRecord| {
             let TrialRecord { trial, verdict, .. } = record;
-            let is_even = trial.workload.schedule == Schedule::Constant;
+            let is_even = trial.workload.schedule() == Some(Schedule::Constant);
             is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&published, &trial.workload)
         };
         let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
@@ -144,8 +144,8 @@ impl Sends {
             self.here_row("within ±1 µs of the median, %", within),
             self.here_row("trial", |it| Some(it.trial.to_string())),
             self.here_row("  connections", |it| Some(it.workload.connections.to_string())),
-            self.here_row("  active share", |it| Some(Share(it.workload.active).to_string())),
-            self.here_row("  requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
+            self.here_row("  active share", |it| Some(Share(it.workload.active()).to_string())),
+            self.here_row("  requests/s", |it| Some(format::rate(it.workload.rate_per_s()))),
             self.row("trials counted", "here", |worst| (worst.all.trials > 0).then(|| worst.all.trials.to_string())),
             self.row("  median standard deviation", "here", |worst| {
                 worst.all.stddev_us_median.map(format::significant)

@@ -25,13 +25,13 @@ pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128,
 
 /// Returns whether a workload is the paper's traffic, with any connections, active share, rate, schedule and phases.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
-    let is_kept = workload.idle == 0 && workload.requests_per_connection.is_none();
+    let is_kept = workload.idle == 0 && workload.requests_per_connection().is_none();
     figure::are_suitable(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && is_kept
 }
 
 /// Returns whether a workload is the paper's traffic with sends planned at even intervals.
 pub(super) fn at_even_intervals(workload: &Workload) -> bool {
-    of_the_paper(workload) && workload.schedule == Schedule::Constant
+    of_the_paper(workload) && workload.schedule() == Some(Schedule::Constant)
 }
 
 pub(super) const SERVICE_TIME: &str = include_str!("service-time.csv");
@@ -87,15 +87,15 @@ pub(super) fn published_service_time() -> Vec<Cell> {
 pub(super) fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
     of_the_paper(workload)
         && cells.iter().any(|cell| cell.connections == workload.connections)
-        && cells.iter().any(|cell| cell.active == workload.active)
-        && cells.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
+        && cells.iter().any(|cell| cell.active == workload.active())
+        && cells.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s())
 }
 
 impl Cell {
     pub(super) fn is_of(&self, trial: &Trial) -> bool {
         let workload = &trial.workload;
         of_the_paper(workload)
-            && (workload.connections, workload.active, workload.rate_per_s)
+            && (workload.connections, workload.active(), workload.rate_per_s())
                 == (self.connections, self.active, Some(self.rate_per_s))
             && queue::is(&trial.architecture.to_string(), &self.architecture)
     }

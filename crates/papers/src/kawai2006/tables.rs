@@ -49,9 +49,9 @@ impl Kawai2006 {
             );
         }
         let mut schedules: Vec<Schedule> = Vec::new();
-        for trial in &trials {
-            if !schedules.contains(&trial.workload.schedule) {
-                schedules.push(trial.workload.schedule);
+        for schedule in trials.iter().filter_map(|trial| trial.workload.schedule()) {
+            if !schedules.contains(&schedule) {
+                schedules.push(schedule);
             }
         }
         service_time.iter_mut().for_each(|cell| cell.fill(run));
@@ -125,8 +125,8 @@ impl Kawai2006 {
                     "5".to_owned(),
                     worst.architecture.to_owned(),
                     of_workload(|it| it.connections.to_string()),
-                    of_workload(|it| it.active.to_string()),
-                    of_workload(|it| format::rate(it.rate_per_s)),
+                    of_workload(|it| it.active().to_string()),
+                    of_workload(|it| format::rate(it.rate_per_s())),
                     here.map_or("", |it| format::verdict(it.verdict)).to_owned(),
                     (*key).to_owned(),
                     number(here.and_then(here_us)),

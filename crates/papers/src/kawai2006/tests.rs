@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
 use harness::record::{TrialRecord, VerdictKind, Workload};
-use load::config::Schedule;
+use harness::spec::Schedule;
 use wire::ServiceSpec;
 
 use super::send_deviation::SEND_DEVIATION;
@@ -24,7 +24,7 @@ pub(crate) fn published_times(architecture: &str, workload: &Workload) -> Option
     static CELLS: LazyLock<Vec<service_time::Cell>> = LazyLock::new(published_service_time);
     let is_of = |cell: &&service_time::Cell| {
         (cell.connections, cell.active, Some(cell.rate_per_s))
-            == (workload.connections, workload.active, workload.rate_per_s)
+            == (workload.connections, workload.active(), workload.rate_per_s())
             && cell.architecture == architecture
     };
     let times = CELLS.iter().find(is_of)?.published;

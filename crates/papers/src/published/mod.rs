@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use harness::record::{Run, Trial, VerdictKind};
 use harness::spec::tls::Tls;
-use load::config::{RateProfile, Trace};
+use load::config::{Loop, Pace, RateProfile, Requests, Think, Trace};
 use server::Accept;
 use server::registry::MechanismRow;
 use stats::Histogram;
@@ -315,10 +315,10 @@ fn thresholds() -> Vec<Threshold> {
     vec![
         threshold("kawai2008", 1, 1.5, |it| is(it, "epoll") && it.workload.connections == 10_000),
         threshold("kawai2008", 1, 1.5, |it| is(it, "mp") && it.workload.connections == 2_000),
-        threshold("kawai2008", 1, 1.5, |it| is(it, "mt") && it.workload.rate_per_s == Some(500.0)),
+        threshold("kawai2008", 1, 1.5, |it| is(it, "mt") && it.workload.rate_per_s() == Some(500.0)),
         threshold("kawai2008", 2, 25f64.powf(0.25), |it| is(it, "poll") && it.workload.connections == 10_000),
         threshold("kawai2008", 3, 1.0 / 1.1 / rate_step, |it| {
-            is(it, "select") && it.workload.rate_per_s == Some(2_000.0) && it.workload.service.fixed() != Some((1, 1))
+            is(it, "select") && it.workload.rate_per_s() == Some(2_000.0) && it.workload.service.fixed() != Some((1, 1))
         }),
         threshold("kawai2008", 4, 1.5, |it| is(it, "mt")),
         threshold("kawai2008", 5, 1.5 / longest_scan, |it| {
@@ -330,10 +330,10 @@ fn thresholds() -> Vec<Threshold> {
         threshold("kawai2006", 1, 25f64.powf(1.25) * 1.13 / 20.3, |it| is(it, "select") && of_table_3(it, 10_000)),
         threshold("kawai2006", 1, 5f64.powf(0.75) * 1.13 / 5.05, |it| is(it, "select") && of_table_3(it, 2_000)),
         threshold("kawai2006", 2, 0.603 / 0.609 / 1.1, |it| {
-            is(it, "epoll") && it.workload.active == 1.0 && it.workload.rate_per_s == Some(2_000.0)
+            is(it, "epoll") && it.workload.active() == 1.0 && it.workload.rate_per_s() == Some(2_000.0)
         }),
         threshold("kawai2006", 3, 15.0 * 1.25 / 14.5, |it| is(it, "poll")),
-        threshold("maharjan2012", 1, 1.0 / 1.25, |it| is(it, "select") && it.workload.rate_per_s == Some(45_000.0)),
+        threshold("maharjan2012", 1, 1.0 / 1.25, |it| is(it, "select") && it.workload.rate_per_s() == Some(45_000.0)),
         threshold("maharjan2012", 1, 1.25, |it| is(it, "poll") && it.workload.is_closed() && it.workload.idle == 0),
         threshold("maharjan2012", 2, 0.5 / 0.4, |it| is(it, "poll") && it.workload.idle == 15_000),
         threshold("maharjan2012", 2, 1.1 * 0.96 / 0.92, |it| is(it, "select") && it.workload.idle == 2_000),
@@ -383,7 +383,7 @@ fn thresholds() -> Vec<Threshold> {
 
 fn of_table_3(trial: &Trial, connections: u32) -> bool {
     let workload = &trial.workload;
-    (workload.connections, workload.active, workload.rate_per_s) == (connections, 1.0, Some(125.0))
+    (workload.connections, workload.active(), workload.rate_per_s()) == (connections, 1.0, Some(125.0))
 }
 
 fn of_ports(trial: &Trial, ports: u32) -> bool {
@@ -509,7 +509,7 @@ fn claims_on_verdicts_follow_the_majority() {
     for (verdicts, expected) in cases {
         let is_fastest = |it: &Trial| {
             is(it, "mt")
-                && it.workload.rate_per_s == Some(8_000.0)
+                && it.workload.rate_per_s() == Some(8_000.0)
                 && it.workload.service.fixed() == Some((128, 10_240))
         };
         assert_eq!(of("kawai2008", 6, is_fastest, verdicts), expected, "{verdicts:?}");
@@ -566,12 +566,19 @@ fn share_of_late_sends_has_an_additive_tolerance() {
     assert_eq!(with_late(others, [0.49, 0.5, 0.51]), Outcome::Inconclusive);
 }
 
+fn pace(trial: &Trial) -> Pace {
+    trial.workload.pace().unwrap().clone()
+}
+
+fn pipelined(trial: &mut Trial) {
+    trial.workload.the_loop = Loop::Closed { think: Think::default(), pipeline: 2 };
+}
+
 #[test]
 fn trials_unlike_the_papers_do_not_count() {
-    let changes: [(&str, fn(&mut Trial)); 19] = [
+    let changes: [(&str, fn(&mut Trial)); 18] = [
         ("kawai2008", |it| it.workload.tls = Some(Tls::default())),
-        ("kawai2006", |it| it.workload.pipeline = 2),
-        ("kawai2006", |it| it.workload.requests_per_connection = Some(1)),
+        ("kawai2006", |it| it.workload.the_loop = Loop::Sessions { requests_per_connection: 1, pace: pace(it) }),
         ("maharjan2012", |it| it.workload.tls = Some(Tls::default())),
         ("maharjan2012", |it| it.workload.transport = harness::spec::transport::Transport::Unix),
         ("maharjan2012", |it| {
@@ -581,16 +588,22 @@ fn trials_unlike_the_papers_do_not_count() {
         ("voras2009", |it| it.workload.kv.as_mut().unwrap().value_bytes_max = 11),
         ("voras2009", |it| it.workload.kv.as_mut().unwrap().get_share = 0.5),
         ("voras2009", |it| it.workload.kv.as_mut().unwrap().keys = load::config::Popularity::Zipf { exponent: 1.0 }),
-        ("voras2009", |it| it.workload.think.mean_ns = 1),
-        ("voras2009", |it| it.workload.requests_per_connection = Some(1)),
+        ("voras2009", |it| {
+            it.workload.the_loop = Loop::Closed { think: Think { mean_ns: 1, exponential: false }, pipeline: 1 };
+        }),
+        ("voras2009", |it| {
+            it.workload.the_loop = Loop::ClosedSessions { requests_per_connection: 1, think: Think::default() };
+        }),
         ("voras2009", |it| it.client.clients = 3),
-        ("voras2009", |it| it.workload.pipeline = 2),
-        ("welsh2001", |it| it.workload.pipeline = 2),
+        ("voras2009", pipelined),
+        ("welsh2001", pipelined),
         ("hermes2025", |it| it.workload.tls = Some(Tls::default())),
-        ("hermes2025", |it| it.workload.pipeline = 2),
-        ("hermes2025", |it| it.workload.profile = Some(RateProfile::constant(1.0, 1_000_000_000))),
+        ("hermes2025", pipelined),
         ("hermes2025", |it| {
-            it.workload.trace = Some(Trace {
+            it.workload.pace_mut().unwrap().profile = Some(RateProfile::constant(1.0, 1_000_000_000));
+        }),
+        ("hermes2025", |it| {
+            let trace = Some(Trace {
                 file: "arrivals.csv".into(),
                 from_ns: 0,
                 length_ns: 1,
@@ -599,6 +612,7 @@ fn trials_unlike_the_papers_do_not_count() {
                 has_connections: false,
                 sizes: Vec::new(),
             });
+            it.workload.the_loop = Loop::open(Requests { trace, ..pace(it).into() });
         }),
     ];
     for (at, (name, change)) in changes.into_iter().enumerate() {

@@ -72,11 +72,11 @@ pub fn kawai2008_service_us(name: &str, response_bytes: u32, connections: u32, r
 
 fn kawai2008(name: &str, workload: &Workload) -> Option<Values> {
     let (_, response_bytes) = workload.service.fixed()?;
-    let rate_per_s = workload.rate_per_s?;
+    let rate_per_s = workload.rate_per_s()?;
     if workload.network.is_some() {
         // Appendix A.1: the last of five responses waits 328 µs.
-        let waits =
-            if workload.schedule == Schedule::ConstantTogether { [0.0, 82.0, 164.0, 246.0, 328.0] } else { [0.0; 5] };
+        let is_together = workload.schedule() == Some(Schedule::ConstantTogether);
+        let waits = if is_together { [0.0, 82.0, 164.0, 246.0, 328.0] } else { [0.0; 5] };
         let service = histogram(&waits.map(|us| (((500.0 + us) * 1e3) as u64, 1)));
         return Some(Values { service, ..rate(rate_per_s) });
     }
@@ -94,7 +94,7 @@ fn kawai2008(name: &str, workload: &Workload) -> Option<Values> {
 /// Tables 3 and 4.
 fn kawai2006(name: &str, workload: &Workload) -> Option<Values> {
     let [mean_ms, median_ms, stddev_ms] = published_times(name, workload)?;
-    Some(Values { service: spread(mean_ms * 1e6, median_ms * 1e6, stddev_ms * 1e6), ..rate(workload.rate_per_s?) })
+    Some(Values { service: spread(mean_ms * 1e6, median_ms * 1e6, stddev_ms * 1e6), ..rate(workload.rate_per_s()?) })
 }
 
 /// The sends of Table 5 in the trials on all 10 000 connections at the highest rate, and even sends in all others. `factor` scales
@@ -103,13 +103,13 @@ pub fn kawai2006_sends(trial: &Trial, factor: f64) -> Vec<Vec<i64>> {
     const SENDS: usize = 20_000;
     const EVEN_SENDS: usize = 200;
     let workload = &trial.workload;
-    let is_worst = (workload.connections, workload.active, workload.rate_per_s) == (10_000, 1.0, Some(2_000.0));
+    let is_worst = (workload.connections, workload.active(), workload.rate_per_s()) == (10_000, 1.0, Some(2_000.0));
     let deviations_us = if is_worst {
         deviations_us(published_send_deviation(&trial.architecture.to_string()), SENDS)
     } else {
         vec![0.0; EVEN_SENDS]
     };
-    let interval_ns = 5e9 / workload.rate_per_s.expect("kawai2006 has open loops only");
+    let interval_ns = 5e9 / workload.rate_per_s().expect("kawai2006 has open loops only");
     let sends = |client: usize| {
         let begin_ns = client as f64 * interval_ns / 5.0 + 1e3 * client as f64;
         let sends = deviations_us.iter().enumerate();
@@ -150,9 +150,12 @@ fn maharjan2012(name: &str, workload: &Workload) -> Option<Values> {
     }
     let is_scan = name != "epoll";
     if let Some(ports) = workload.service.ports() {
-        return Some(Values { service: constant(maharjan2012_response_us(name, ports)), ..rate(workload.rate_per_s?) });
+        return Some(Values {
+            service: constant(maharjan2012_response_us(name, ports)),
+            ..rate(workload.rate_per_s()?)
+        });
     }
-    let Some(rate_per_s) = workload.rate_per_s else {
+    let Some(rate_per_s) = workload.rate_per_s() else {
         let lost = if is_scan { 0.6 * f64::from(workload.idle) / 15_000.0 } else { 0.0 };
         return Some(rate(20_977.0 * (1.0 - lost)));
     };
@@ -233,8 +236,8 @@ fn hermes2025(trial: &Trial) -> Option<Values> {
     let (workload, serve) = (&trial.workload, trial.serve.ours()?);
     let accept = serve.accept.to_string();
     let of = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| *name == accept).map(|(_, value)| *value);
-    let is_heaviest = workload.rate_per_s >= Some(3_000.0);
-    let service_ms = match (workload.requests_per_connection, workload.work) {
+    let is_heaviest = workload.rate_per_s() >= Some(3_000.0);
+    let service_ms = match (workload.requests_per_connection(), workload.work) {
         (Some(1), None) if is_heaviest => of(&MEAN_MS)?,
         (Some(1), Some(_)) if is_heaviest => of(&[("exclusive", 15.0), ("reuseport", 25.0), ("hermes", 10.0)])?,
         (Some(10), _) if is_heaviest => of(&[("exclusive", 10.0), ("reuseport", 20.0), ("hermes", 10.0)])?,
@@ -248,5 +251,5 @@ fn hermes2025(trial: &Trial) -> Option<Values> {
         hung: if accept == "reuseport" { 0.05 } else { 0.001 },
         steering: overhead.map_or(0.0, |(_, share)| *share),
     };
-    Some(Values { service: constant(service_ms * 1e3), threads: Some(threads), ..rate(workload.rate_per_s?) })
+    Some(Values { service: constant(service_ms * 1e3), threads: Some(threads), ..rate(workload.rate_per_s()?) })
 }

@@ -325,7 +325,10 @@ mod tests {
 
     /// A race of five servers, each slower than the last by `percent`.
     fn race(percent: u64, connections: u32, rate_per_s: f64) -> Run {
-        testkit::race_run(percent, |it| (it.connections, it.rate_per_s) = (connections, Some(rate_per_s)))
+        testkit::race_run(percent, |it| {
+            it.connections = connections;
+            it.set_rate(Some(rate_per_s));
+        })
     }
 
     fn answers(atlas: &Atlas) -> Vec<String> {
@@ -383,8 +386,7 @@ mod tests {
         builder.add("a/2", &race(30, 400, 200.0));
         builder.add("b/1", &other(race(30, 40, 200.0)));
         // The servers change their names, so that another one is the fastest.
-        let renamed =
-            testkit::race_of(&["select", "poll", "epoll", "symped", "mt"], 30, |it| it.rate_per_s = Some(200.0));
+        let renamed = testkit::race_of(&["select", "poll", "epoll", "symped", "mt"], 30, |it| it.set_rate(Some(200.0)));
         builder.add("b/2", &other(renamed));
         let atlas = builder.finish();
         let row = |at: usize| &atlas.maps[0].panels[0].rows[at].cells[0];

@@ -144,10 +144,11 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     let mut failed = records().filter(|record| record.load.is_none());
     Search {
         architecture: first.label(),
-        workload: first
-            .workload
-            .clone()
-            .with(|it| it.rate_per_s = it.rate_per_s.filter(|_| question.varied != Varied::Rate)),
+        workload: first.workload.clone().with(|it| {
+            if question.varied == Varied::Rate {
+                it.set_rate(None)
+            }
+        }),
         answer,
         there_ns: limits.map(|limit| (response.count() > 0).then(|| response.quantile(limit.quantile))).collect(),
         there_late: client_tail::late(there.into_iter()),

@@ -133,13 +133,13 @@ pub(super) fn noise(comparison: &Comparison) -> Option<String> {
 fn place(comparison: &Comparison) -> String {
     let workload = &comparison.workload;
     let mut connections = format!("{} {}", workload.connections, workload.targets());
-    if workload.active < 1.0 {
-        connections.push_str(&format!(" ({} active)", Share(workload.active)));
+    if workload.active() < 1.0 {
+        connections.push_str(&format!(" ({} active)", Share(workload.active())));
     }
     if workload.idle > 0 {
         connections.push_str(&format!(", {} idle", workload.idle));
     }
-    match workload.rate_per_s {
+    match workload.rate_per_s() {
         rate @ Some(_) => format!("{connections} and {} requests/s", format::rate(rate)),
         None => format!("{connections} in a closed loop"),
     }

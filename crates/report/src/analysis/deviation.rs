@@ -89,7 +89,9 @@ impl TrialDeviation {
     pub fn of(record: &TrialRecord, sends_of: &mut SendsOf<'_>) -> Self {
         let trial = &record.trial;
         let (clients, missing) = match sends_of(trial.index) {
-            _ if trial.workload.rate_per_s.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
+            _ if trial.workload.rate_per_s().is_none() => {
+                (Vec::new(), Some("a closed loop has no intervals".to_owned()))
+            }
             _ if trial.client.slices.is_some() => (Vec::new(), Some(INTERLEAVED.to_owned())),
             Ok(clients) if clients.iter().all(Vec::is_empty) => (clients, Some("nothing was sent".to_owned())),
             Ok(clients) => (clients, None),
@@ -97,7 +99,7 @@ impl TrialDeviation {
         };
         // Each client starts at a time of its own and has an equal part of the rate.
         let count = clients.len().max(1) as f64;
-        let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 * count / rate_per_s);
+        let interval_ns = trial.workload.rate_per_s().map(|rate_per_s| 1e9 * count / rate_per_s);
         let of_client = |sent_ns: &Vec<i64>| deviation::deviations_ns(sent_ns, interval_ns.unwrap_or_default());
         let deviations_ns: Vec<f64> = clients.iter().flat_map(of_client).collect();
         let sent = clients.iter().map(Vec::len).sum::<usize>() as u64;

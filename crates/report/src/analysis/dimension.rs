@@ -30,8 +30,8 @@ impl Dimension {
     pub fn at(self, workload: &Workload) -> f64 {
         match self {
             Self::Connections => workload.connections.into(),
-            Self::Rate => workload.rate_per_s.unwrap_or(f64::INFINITY),
-            Self::Active => workload.active,
+            Self::Rate => workload.rate_per_s().unwrap_or(f64::INFINITY),
+            Self::Active => workload.active(),
             Self::Idle => workload.idle.into(),
             Self::Ports => workload.service.ports().unwrap_or(0).into(),
             Self::Response => workload.service.fixed().map_or(0.0, |(_, response_bytes)| response_bytes.into()),
@@ -44,7 +44,7 @@ impl Dimension {
         match self {
             Self::Connections => rest.connections = 0,
             Self::Rate => rest = rest.without_rate(),
-            Self::Active => rest.active = 1.0,
+            Self::Active => rest.requests_mut().into_iter().for_each(|it| it.active = 1.0),
             Self::Idle => rest.idle = 0,
             Self::Ports => {
                 rest.connections = 0;
@@ -60,8 +60,8 @@ impl Dimension {
     /// Returns a workload's position in words, as titles of workloads write it.
     pub fn words(self, workload: &Workload) -> String {
         let place = match self {
-            Self::Rate => format::rate(workload.rate_per_s),
-            Self::Active => Share(workload.active).to_string(),
+            Self::Rate => format::rate(workload.rate_per_s()),
+            Self::Active => Share(workload.active()).to_string(),
             Self::Response => match workload.service.fixed() {
                 Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
                 None => workload.service.name().to_owned(),

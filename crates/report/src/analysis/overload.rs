@@ -198,7 +198,7 @@ fn sentence(rows: &[&Overload]) -> String {
 fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overload {
     let OverloadState { first, search, capacity_per_s, .. } = contestant;
     let count = run.header.trials.len() as u32;
-    let is_pulse = |it: &&TrialRecord| it.trial.index % count == first.index && it.trial.workload.profile.is_some();
+    let is_pulse = |it: &&TrialRecord| it.trial.index % count == first.index && it.trial.workload.profile().is_some();
     let record = run.records.iter().find(is_pulse);
     let pulse = record.and_then(|record| figures(goal, record));
     let mut problems = first.infeasible.clone();
@@ -239,7 +239,7 @@ fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overlo
     }
     Overload {
         architecture: first.label(),
-        workload: title(&first.workload.clone().with(|it| it.rate_per_s = None)),
+        workload: title(&first.workload.clone().with(|it| it.set_rate(None))),
         capacity_per_s: *capacity_per_s,
         is_lower_bound: remedy.is_some(),
         pulse,

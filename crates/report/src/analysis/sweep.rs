@@ -88,7 +88,7 @@ impl Sweep {
             rows.sort_by_key(|row| row.label());
             rows.into_iter().map(move |row| (comparison, row))
         });
-        let traffic = |it: &Comparison| it.workload.clone().with(|it| it.rate_per_s = None);
+        let traffic = |it: &Comparison| it.workload.clone().with(|it| it.set_rate(None));
         let is_same_traffic = |a: &Workload, b: &Workload| a.without_rate() == b.without_rate();
         let is_same_curve = |a: &(&Comparison, &Row), b: &(&Comparison, &Row)| {
             a.1.label() == b.1.label() && is_same_traffic(&a.0.workload, &b.0.workload)
@@ -118,7 +118,7 @@ fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
     let records = if row.is_ranked() { estimated(&records) } else { records };
     Step {
         architecture: row.label(),
-        dem_req_rate: comparison.workload.rate_per_s.unwrap_or_default(),
+        dem_req_rate: comparison.workload.rate_per_s().unwrap_or_default(),
         figures: figures(&records),
         verdict: (row.repeats > 0).then_some(row.verdict),
         reasons: [row.reasons.clone(), row.missing.clone()].concat(),

@@ -3,7 +3,7 @@
 use harness::record::Workload;
 use harness::spec::profile::Profile;
 use harness::spec::units::{Share, Size, Sizes, Think, Time, Work};
-use load::config::{HttpTarget, Popularity, Schedule};
+use load::config::{HttpTarget, Loop, Popularity, Schedule};
 
 use crate::format;
 
@@ -12,9 +12,9 @@ pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
         .then(a.transport.cmp(&b.transport))
-        .then(b.active.total_cmp(&a.active))
-        .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
-        .then((a.schedule as u8).cmp(&(b.schedule as u8)))
+        .then(b.active().total_cmp(&a.active()))
+        .then(a.rate_per_s().unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s().unwrap_or(f64::INFINITY)))
+        .then(a.schedule().cmp(&b.schedule()))
 }
 
 /// Returns whether two workloads differ only in their phases.
@@ -24,7 +24,7 @@ pub(crate) fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
 
 /// Describes rates that change over the window; `None` for a constant rate. `describe` formats a profile.
 pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Option<String> {
-    if let Some(trace) = &workload.trace {
+    if let Some(trace) = workload.trace() {
         let name = trace.file.file_name().unwrap_or_default().to_string_lossy();
         let speed = if trace.speed == 1.0 { String::new() } else { format!(" at {}x speed", trace.speed) };
         let sizes = match trace.sizes.len() {
@@ -35,45 +35,44 @@ pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Optio
         let from = if trace.from_ns == 0 { String::new() } else { format!(" from {}", Time(trace.from_ns)) };
         return Some(format!("{} arrivals of {name}{sizes}{from}{speed}", trace.requests));
     }
-    Some(describe(&Profile(workload.profile.as_ref()?.with_mean(workload.rate_per_s?))))
+    Some(describe(&Profile(workload.profile()?.with_mean(workload.rate_per_s()?))))
 }
 
 /// Describes a workload in words, without default settings.
 pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
-    words.extend(workload.requests_per_connection.map(|calls| match calls {
+    words.extend(workload.requests_per_connection().map(|calls| match calls {
         1 => "1 request on each".to_owned(),
         calls => format!("{calls} requests on each"),
     }));
-    if workload.active < 1.0 {
-        words.push(format!("{} active", Share(workload.active)));
+    if workload.active() < 1.0 {
+        words.push(format!("{} active", Share(workload.active())));
     }
     if workload.idle > 0 {
         words.push(format!("{} idle connections", workload.idle));
     }
-    if workload.popularity != Popularity::Uniform {
-        words.push(format!("popularity {}", workload.popularity));
+    if workload.popularity() != Popularity::Uniform {
+        words.push(format!("popularity {}", workload.popularity()));
     }
-    if workload.rate_per_s.is_some() {
-        let mean = format!("{} requests/s", format::rate(workload.rate_per_s));
+    if workload.rate_per_s().is_some() {
+        let mean = format!("{} requests/s", format::rate(workload.rate_per_s()));
         words.push(match over_time(workload, Profile::words) {
             None => mean,
             Some(over_time) => format!("{mean} on average ({over_time})"),
         });
     }
-    match workload.schedule {
-        // Streams are always closed loops.
-        Schedule::Closed if workload.service.stream().is_some() => {}
-        Schedule::Closed => {
+    match workload.schedule() {
+        None if workload.the_loop == Loop::Stream => {}
+        None => {
             words.insert(0, "closed loop".into());
-            words.push(format!("think {}", Think(workload.think)));
-            words.extend((workload.pipeline > 1).then(|| format!("{} requests at once", workload.pipeline)));
+            words.push(format!("think {}", Think(workload.think())));
+            words.extend((workload.pipeline() > 1).then(|| format!("{} requests at once", workload.pipeline())));
         }
-        Schedule::SlotRandom => {}
-        Schedule::Constant => words.push("at constant intervals".into()),
-        Schedule::ConstantDrawn => words.push("at constant intervals from random offsets".into()),
-        Schedule::ConstantTogether => words.push("simultaneously at constant intervals".into()),
-        Schedule::Poisson => words.push("as a Poisson process".into()),
+        Some(Schedule::SlotRandom) => {}
+        Some(Schedule::Constant) => words.push("at constant intervals".into()),
+        Some(Schedule::ConstantDrawn) => words.push("at constant intervals from random offsets".into()),
+        Some(Schedule::ConstantTogether) => words.push("simultaneously at constant intervals".into()),
+        Some(Schedule::Poisson) => words.push("as a Poisson process".into()),
     }
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));
     words.push(match workload.service.fixed() {
@@ -105,7 +104,7 @@ pub fn title(workload: &Workload) -> String {
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }
-    if let Some(limit) = workload.request_timeout {
+    if let Some(limit) = workload.request_timeout() {
         words.push(format!("time limit {}", Time(limit.timeout_ns)));
         if limit.retries > 0 {
             words.push(format!("up to {}", format::counted(limit.retries as usize, "retry", "retries")));
@@ -130,7 +129,8 @@ mod tests {
             (3, Some(0.1), "time limit 200ms, up to 3 retries, retry budget 10 %"),
         ] {
             let request_timeout = Some(RequestTimeout { timeout_ns: 200_000_000, retries, retry_budget });
-            let workload = usual.clone().with(|it| it.request_timeout = request_timeout);
+            let requests = usual.requests().unwrap().clone();
+            let workload = usual.clone().with(|it| it.the_loop = Loop::Open { requests, request_timeout });
             assert_eq!(title(&workload), format!("{}, {words}", title(&usual)));
             assert!(!is_same_traffic(&workload, &usual));
         }

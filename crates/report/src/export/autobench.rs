@@ -99,8 +99,10 @@ mod tests {
         let of = |(connections, active, idle): (u32, f64, u32)| {
             let curves = one.curves.iter().cloned();
             curves.map(move |curve| {
-                let workload =
-                    curve.workload.with(|it| (it.connections, it.active, it.idle) = (connections, active, idle));
+                let workload = curve.workload.with(|it| {
+                    (it.connections, it.idle) = (connections, idle);
+                    it.requests_mut().unwrap().active = active;
+                });
                 Curve { workload, ..curve }
             })
         };

@@ -115,7 +115,7 @@ pub fn of(run: &Run) -> String {
 type Scalar = (&'static str, &'static str, &'static str, &'static str, fn(&TrialRecord) -> Option<f64>);
 
 const SCALARS: &[Scalar] = &[
-    ("planned_rate", "gauge", "", "Planned requests per second.", |it| it.trial.workload.rate_per_s),
+    ("planned_rate", "gauge", "", "Planned requests per second.", |it| it.trial.workload.rate_per_s()),
     ("achieved_rate", "gauge", "", "Responses per second in the window.", TrialRecord::rate_achieved_per_s),
     (
         "client_quantile",

@@ -56,7 +56,7 @@ fn line(change: &AdviceChange, medium: Medium) -> String {
 #[cfg(test)]
 mod tests {
     use harness::record::{Strategy, VerdictKind};
-    use load::config::Schedule;
+    use load::config::{Loop, Pace, Schedule};
 
     use super::*;
     use crate::text::Terminal;
@@ -71,18 +71,21 @@ mod tests {
 
     #[test]
     fn race_without_usable_results_names_flags_that_apply() {
-        let end = |schedule| {
+        let end = |the_loop: Loop| {
             let mut run = testkit::advise_run(30);
             let Strategy::Advise(goal) = &mut run.header.strategy else { panic!("{:?}", run.header.strategy) };
             goal.limits.clear();
-            run.header.trials.iter_mut().for_each(|it| it.workload.schedule = schedule);
+            run.header.trials.iter_mut().for_each(|it| it.workload.the_loop = the_loop.clone());
             let usable = run.records.iter_mut().filter(|it| it.verdict.kind == VerdictKind::Valid);
             usable.for_each(|it| it.verdict.kind = VerdictKind::ClientLimited);
             let sentences = AdviceReport::of(&run).unwrap().sentences;
             sentences[0].split_once("for the reasons below. ").unwrap().1.to_owned()
         };
-        assert_eq!(end(Schedule::Closed), "Try a quiet machine.");
-        assert_eq!(end(Schedule::Poisson), "Try a quiet machine, a lower --rate, or --schedule closed.");
+        assert_eq!(end(Loop::CLOSED), "Try a quiet machine.");
+        assert_eq!(
+            end(Loop::open(Pace::new(Schedule::Poisson, 1.0))),
+            "Try a quiet machine, a lower --rate, or --schedule closed."
+        );
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn response_time(along: Dimension, group: &[&Comparison], medium: Medium) -> Str
         let us = format::us(row.response?.p50_ns as f64);
         Some(if row.is_ranked() { us } else { format!("({us})") })
     };
-    let (rate, label) = (format::rate(last.workload.rate_per_s), along.label());
+    let (rate, label) = (format::rate(last.workload.rate_per_s()), along.label());
     let heading =
         format!("Median response time in µs against {label}, at {rate} requests/s (in parentheses: not valid)");
     table(along, group, &heading, &names, &cell, None, medium)

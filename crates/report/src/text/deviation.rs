@@ -14,15 +14,17 @@ fn columns() -> Vec<Column<TrialDeviation>> {
         column("architecture", 0, |trial: &TrialDeviation| trial.architecture.clone()),
         column("trial", 1, |trial: &TrialDeviation| trial.trial.to_string()),
         column("connections", 0, |trial: &TrialDeviation| trial.workload.connections.to_string()),
-        column("active", 1, |trial: &TrialDeviation| Share(trial.workload.active).to_string()),
-        column("req/s", 0, |trial: &TrialDeviation| format::rate(trial.workload.rate_per_s)),
+        column("active", 1, |trial: &TrialDeviation| Share(trial.workload.active()).to_string()),
+        column("req/s", 0, |trial: &TrialDeviation| format::rate(trial.workload.rate_per_s())),
         column("sends", 5, |trial: &TrialDeviation| trial.figures.map_or(none(), |it| it.count.to_string())),
         column("stddev µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.stddev_ns / 1e3)),
         column("median µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.median_ns / 1e3)),
         column("max µs", 0, |trial: &TrialDeviation| figure(trial, |it| it.max_ns / 1e3)),
         column("min µs", 1, |trial: &TrialDeviation| figure(trial, |it| it.min_ns / 1e3)),
         column("±1 µs %", 1, |trial: &TrialDeviation| figure(trial, |it| it.within_1us_of_median * 100.0)),
-        column("schedule", 5, |trial: &TrialDeviation| format::name(&trial.workload.schedule)),
+        column("schedule", 5, |trial: &TrialDeviation| {
+            trial.workload.schedule().map_or("closed".to_owned(), |it| format::name(&it))
+        }),
         column("verdict", 1, |trial: &TrialDeviation| format::verdict(trial.verdict).into()),
     ];
     for (at, share) in SHARES.iter().enumerate().filter(|(_, share)| **share != 0.5) {
@@ -67,7 +69,7 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
     let percents = "A column with a percentage has the deviation in µs that this share of the sends does not exceed. \"±1 µs %\" is \
                     the share within 1 µs of the median.";
     lines.extend(medium.legend(&format!("{DEFINITION} {percents}")));
-    let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule != Schedule::Constant).count();
+    let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule() != Some(Schedule::Constant)).count();
     if uneven > 0 {
         let what = format!(
             "A deviation assumes constant intervals. {uneven} trials have another schedule: their deviations come from the \

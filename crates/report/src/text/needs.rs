@@ -46,7 +46,7 @@ fn server_columns() -> [Column<ServerNeeds>; 10] {
     [
         column("architecture", 0, |it: &ServerNeeds| it.architecture.clone()),
         column("connections", 0, |it: &ServerNeeds| it.connections.to_string()),
-        column("req/s", 3, |it: &ServerNeeds| format::rate(it.workload.rate_per_s)),
+        column("req/s", 3, |it: &ServerNeeds| format::rate(it.workload.rate_per_s())),
         column("descriptors", 0, |it: &ServerNeeds| it.descriptors.to_string()),
         column("open files", 2, |it: &ServerNeeds| it.files.to_string()),
         column("tasks", 2, |it: &ServerNeeds| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),

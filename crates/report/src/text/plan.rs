@@ -21,8 +21,8 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
             trial.repeat.to_string(),
             trial.label(),
             trial.workload.connections.to_string(),
-            Share(trial.workload.active).to_string(),
-            format::rate(trial.workload.rate_per_s),
+            Share(trial.workload.active()).to_string(),
+            format::rate(trial.workload.rate_per_s()),
             if trial.infeasible.is_empty() { format::time(duration_ns(trial) as f64) } else { "infeasible".into() },
         ]
     });

@@ -310,7 +310,7 @@ mod tests {
     fn workloads_that_differ_beyond_phases_form_no_pair() {
         let (a, mut b) = (testkit::run(), testkit::run());
         for trial in &mut b.header.trials {
-            trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
+            trial.workload.set_rate(Some(201.0));
         }
         let diff = RunDiff::of(&a, &b);
         assert_eq!((diff.pairs.len(), diff.only_a.len(), diff.only_b.len()), (0, 8, 8));

@@ -37,6 +37,13 @@ fn closed_loop_of_kv_has_defaults() {
 fn settings_without_effect_are_named_with_what_has_them() {
     let unused = |text: &str| Experiment::of(text).unused();
     assert_eq!(unused(GOOD), [""; 0]);
+    let loads = |text: &str| Experiment::parse(text, "x.toml").unwrap().loads().unwrap();
+    let without = |text: &str, key: &str| {
+        let mut table: toml::Table = toml::from_str(text).unwrap();
+        let (group, name) = key.split_once('.').unwrap();
+        table[group].as_table_mut().unwrap().remove(name).unwrap();
+        toml::to_string(&table).unwrap()
+    };
     let external = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
     let external =
         format!("{external}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
@@ -52,6 +59,8 @@ fn settings_without_effect_are_named_with_what_has_them() {
         (GOOD.replace("[phases]", "[client]\nretry-budget = \"10%\"\n[phases]"), "client.retry-budget"),
         (GOOD.replace("[phases]", "ports = 3\n[phases]"), "workload.ports"),
         (service("udp", "connections = 3").replace("connections = 10\n", ""), "workload.connections"),
+        (service("udp", "[client]\nrequest-timeout = \"1s\""), "client.request-timeout"),
+        (service("stream", "think = \"1ms\""), "workload.think"),
         (service("kv", "request = \"1B\""), "workload.request"),
         (service("http", "[workload.kv]\nrecords = 10"), "workload.kv"),
         (service("kv", "[workload.http]\npaths = \"a\""), "workload.http"),
@@ -59,10 +68,14 @@ fn settings_without_effect_are_named_with_what_has_them() {
     ] {
         let unused = unused(&text);
         assert!(unused.iter().any(|it| it.starts_with(&format!("{key} has no effect: only "))), "{key}: {unused:?}");
+        assert_eq!(loads(&text), loads(&without(&text, key)), "{key}");
     }
+    let sessions = GOOD.replace("[phases]", "requests-per-connection = 1\ntrace = {file = \"a.csv\"}\n[phases]");
+    let error = Experiment::parse(&sessions, "x.toml").unwrap_err().to_string();
+    assert!(error.contains("workload.trace: needs lasting connections; remove requests-per-connection"), "{error}");
     let closed = GOOD.replace("[phases]", "schedule = \"closed\"\nactive = \"1/2\"\nthink = \"1ms\"\n[phases]");
     let load = &Experiment::of(&closed).loads().unwrap()[0];
-    assert_eq!((load.rate_per_s, load.active, load.think.mean_ns), (None, 1.0, 1_000_000));
+    assert_eq!((load.rate_per_s(), load.active(), load.think().mean_ns), (None, 1.0, 1_000_000));
 }
 
 #[test]
@@ -81,7 +94,7 @@ fn profile_sets_the_rate_and_the_window() {
     let profile = "profile = \"hold:100:2s,ramp:100..500:1s\"";
     let of = |experiment: &Experiment| {
         let loads = experiment.loads().unwrap();
-        loads.iter().map(|load| (load.rate_per_s.unwrap().round(), load.phases.measure_ns)).collect::<Vec<_>>()
+        loads.iter().map(|load| (load.rate_per_s().unwrap().round(), load.phases.measure_ns)).collect::<Vec<_>>()
     };
     let experiment = parse(profile);
     assert_eq!(of(&experiment), [(167.0, 3_000_000_000)]);
@@ -102,12 +115,12 @@ fn trace_sets_the_rate_and_the_window() {
     };
     let experiment = Experiment::of(&text(""));
     let load = &experiment.loads().unwrap()[0];
-    let trace = load.trace.as_ref().unwrap();
+    let trace = load.trace().unwrap();
     assert_eq!((trace.requests, trace.has_connections, load.phases.measure_ns), (3, true, trace.window_ns()));
-    assert!((load.rate_per_s.unwrap() - 3.0 / (load.phases.measure_ns as f64 / 1e9)).abs() < 1e-9);
+    assert!((load.rate_per_s().unwrap() - 3.0 / (load.phases.measure_ns as f64 / 1e9)).abs() < 1e-9);
     experiment.assert_reads_back();
     let few = Experiment::of(&text("\nactive = 0.5"));
-    assert_eq!(few.loads().unwrap()[0].active, 1.0, "the trace has the connection of each request");
+    assert_eq!(few.loads().unwrap()[0].active(), 1.0, "the trace has the connection of each request");
     let fast = Experiment::of(&text("").replace("speed = 2", "speed = 1e8"));
     assert_eq!(fast.loads().unwrap_err(), "workload.trace.speed: the replay would last less than 1 ns; lower it");
     std::fs::remove_file(&path).unwrap();
@@ -126,9 +139,9 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
         Experiment::of(&text).loads().map(|mut loads| loads.remove(0))
     };
     let load = loads("", "\"http\"").unwrap();
+    assert_eq!(load.trace().unwrap().sizes.len(), 2);
     let targets: Vec<_> = load.traffic.http.unwrap().targets.into_iter().map(|it| (it.path, it.body_bytes)).collect();
     assert_eq!(targets, [("/bytes/10".to_owned(), Some(10)), ("/bytes/500".to_owned(), Some(500))]);
-    assert_eq!(load.traffic.trace.unwrap().sizes.len(), 2);
     for (other, reason) in [
         ("\"kv\"", "only the service `http` has messages of several sizes"),
         ("\"http\"\n[workload.http]\npaths = \"/\"", "the path of the requests is given"),
@@ -137,7 +150,7 @@ fn sizes_of_a_trace_are_the_paths_of_http() {
         assert!(error.starts_with("workload.trace.file: cannot replay the column response_bytes of "), "{error}");
         assert!(error.contains(reason), "{error}");
         assert!(
-            loads(", ignore = [\"response_bytes\"]", other).unwrap().traffic.trace.unwrap().sizes.is_empty(),
+            loads(", ignore = [\"response_bytes\"]", other).unwrap().traffic.trace().unwrap().sizes.is_empty(),
             "{other}"
         );
     }
@@ -181,7 +194,7 @@ fn file_with_only_servers_has_the_defaults_of_compare() {
     let experiment = parse("[target.nginx]\nurl = \"http://127.0.0.1:8080/a\"\n[workload]\nservice = \"http\"\n");
     assert_eq!((experiment.name.as_str(), experiment.architectures.0[0].to_string()), ("mine", "target:nginx".into()));
     let load = &experiment.loads().unwrap()[0];
-    assert_eq!((load.connections, load.rate_per_s), (400, Some(2_000.0)));
+    assert_eq!((load.connections, load.rate_per_s()), (400, Some(2_000.0)));
     assert_eq!(load.http.as_ref().unwrap().targets[0].path, "/a");
     let fixed = parse("architectures = \"epoll\"");
     let compare = crate::spec::presets::find("compare").unwrap().experiment();

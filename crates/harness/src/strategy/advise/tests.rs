@@ -164,7 +164,7 @@ fn changed_traffic_flips_the_answer() {
         let many = workload.connections >= 40;
         match (name, figure) {
             (_, Figure::Rate) => Some(5_000.0),
-            ("mt", _) if workload.rate_per_s.is_some_and(|rate| rate > 1_000.0) => None,
+            ("mt", _) if workload.rate_per_s().is_some_and(|rate| rate > 1_000.0) => None,
             ("mt", _) => Some(if many { 300.0 } else { 100.0 }),
             _ => apart(name, figure, workload),
         }
@@ -179,7 +179,7 @@ fn changed_traffic_flips_the_answer() {
     assert_eq!(change("active share / 4"), &Change::Stays);
     assert_eq!(change("work x10"), &Change::Stays);
     assert_eq!(change("rate 0.8 of capacity"), &Change::Flips { to: 1, ratio: None }, "the winner cannot keep up");
-    let rates: BTreeSet<Option<u64>> = heats.iter().map(|(_, it)| it.rate_per_s.map(|it| it as u64)).collect();
+    let rates: BTreeSet<Option<u64>> = heats.iter().map(|(_, it)| it.rate_per_s().map(|it| it as u64)).collect();
     assert!(rates.contains(&None) && rates.len() == 3, "{rates:?}");
     let rate = advice.variations.iter().find(|it| it.name.starts_with("rate")).unwrap();
     assert!(rate.about.ends_with("requests/s") && (rate.capacity_per_s.unwrap() / 5_000.0 - 1.0).abs() < 0.12);

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use load::config::Schedule;
 use stats::Ratio;
 use stats::race::Fit;
 use stats::sequential::level;
@@ -12,7 +11,7 @@ use crate::host::Host;
 use crate::plan::{self, Plan};
 use crate::record::{AdviseGoal, AdvisePart, Figure, RunHeader, Strategy, Trial, TrialOutcome};
 use crate::spec::units::{Rate, Share, Size, Sizes, Work};
-use crate::spec::{Experiment, OneOrMany, Service};
+use crate::spec::{Experiment, OneOrMany, Schedule, Service};
 
 /// The share of the winner's capacity at which the contestants race.
 const CAPACITY_SHARE: f64 = 0.8;
@@ -233,7 +232,7 @@ impl Variation {
             };
             let rate = Figure::Rate.score_of(&outcome.values).map(|score| Figure::Rate.value(score));
             variation.capacity_per_s = rate;
-            let given_per_s = header.trials[first as usize + goal.contestants as usize].workload.rate_per_s;
+            let given_per_s = header.trials[first as usize + goal.contestants as usize].workload.rate_per_s();
             let reason = match (rate, given_per_s) {
                 (None, _) => Some("the capacity is unknown: the closed loop gave no usable result".to_owned()),
                 (Some(rate), Some(given)) if is_near(CAPACITY_SHARE * rate / given) => {

@@ -182,7 +182,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
     let result = |trial: &Trial, value: f64| (value, probe(&trial.architecture.to_string(), value));
     let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
         index: trial.index,
-        rate_per_s: trial.workload.rate_per_s,
+        rate_per_s: trial.workload.rate_per_s(),
         elapsed_ns: u64::from(contestants) * 1_000_000_000,
         contestants,
         probe: goal.value(&trial.workload).map(|value| result(trial, value)),
@@ -303,7 +303,7 @@ fn next_probes_depend_only_on_finished_trials() {
             // The store returns trials in the order of their indices.
             stored.sort_by_key(|outcome| outcome.index);
             let heat = next_heat(&header, &stored).unwrap();
-            let next: Vec<_> = heat.iter().map(|trial| (trial.index, trial.workload.rate_per_s)).collect();
+            let next: Vec<_> = heat.iter().map(|trial| (trial.index, trial.workload.rate_per_s())).collect();
             let expected = outcomes[at..at + outcomes[at].contestants as usize].iter();
             assert_eq!(next, expected.map(|outcome| (outcome.index, outcome.rate_per_s)).collect::<Vec<_>>(), "{at}");
             at += heat.len();

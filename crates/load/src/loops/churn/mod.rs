@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use stats::Histogram;
 
 use crate::config::partition::partition_indices;
-use crate::config::{LoadConfig, Roles, Schedule};
+use crate::config::{LoadConfig, Roles};
 use crate::driver::{self, Connected, Listener, Outcome, busiest};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
@@ -36,7 +36,7 @@ pub fn run<P: ClientProtocol>(
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, connect_ns, sockets, sources, .. } = connected;
     drop(sockets);
-    let is_open = config.schedule != Schedule::Closed;
+    let is_open = !config.is_closed();
     let pacing = is_open.then(|| driver::resolve(&config.clone().with(|it| it.client.roles = Roles::OneLoop)).1);
     let progress: Vec<Progress> = (0..config.client.clients).map(|_| Progress::default()).collect();
     let dialer = Dialer::new(config, &sources)?;
@@ -87,8 +87,8 @@ fn report(
         clients.into_iter().map(|client| (client.recording, client.handshakes)).unzip();
     let (report, samples) = facts.account(&recordings, driver::cpus(config), memory_bytes_per_connection);
 
-    let is_open = config.schedule != Schedule::Closed;
-    let requests = f64::from(config.requests_per_connection.unwrap_or(1));
+    let is_open = !config.is_closed();
+    let requests = f64::from(config.requests_per_connection().unwrap_or(1));
     // An open loop plans only sessions. A session's later requests follow responses, and would hide late sessions.
     let planned = if is_open { &sessions } else { &begun };
     let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
@@ -99,11 +99,11 @@ fn report(
         tls: Handshakes::report(handshakes),
         late,
         receiver_busy_share: busiest(busy).filter(|_| is_open),
-        fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),
+        fit: config.rate_per_s().and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),
         send_delay: measured(&begun, window_ns, send_delay_ns),
         churn: Some(ChurnResult {
-            requests_per_connection: config.requests_per_connection.unwrap_or(1),
+            requests_per_connection: config.requests_per_connection().unwrap_or(1),
             opened: opened_count,
             opened_per_s: opened_count as f64 / (window_ns as f64 / 1e9),
             waited,

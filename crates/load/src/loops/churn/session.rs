@@ -8,7 +8,7 @@ use std::thread;
 use rustix::io::Errno;
 
 use super::super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
-use crate::config::{LoadConfig, Pacing, Schedule};
+use crate::config::{LoadConfig, Pacing};
 use crate::driver::{SPIN_NS, Turns};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
@@ -132,13 +132,13 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         pacing: Option<Pacing>,
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
-        let requests = config.requests_per_connection.unwrap_or(1).max(1);
-        let is_closed = config.schedule == Schedule::Closed;
+        let requests = config.requests_per_connection().unwrap_or(1).max(1);
+        let is_closed = config.is_closed();
         let sessions: Vec<(u64, u64)> = if is_closed {
             Vec::new()
         } else {
-            let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(requests));
-            let planned = schedule::planned(&config.clone().with(|it| it.rate_per_s = rate_per_s), 1, number);
+            let rate_per_s = config.rate_per_s().map(|rate_per_s| rate_per_s / f64::from(requests));
+            let planned = schedule::planned(&config.clone().with(|it| it.set_rate(rate_per_s)), 1, number);
             planned.map(|planned| (clock.ticks(planned.at_ns), 0)).collect()
         };
         let opened_max = if is_closed { schedule::count_max(config) } else { sessions.len() as u64 };

@@ -93,7 +93,7 @@ pub fn run<P: ClientProtocol>(
         let reconnects = Some(Reconnects::new(&dialer, number as u32, &client.handover));
         let mut sender = Sender::new(shared, config, &sockets, Some(&client.handover));
         let mut receiver = Receiver::new(shared, sockets, stamper, reconnects)?;
-        receiver.timeout_ticks = config.request_timeout.map(|it| clock.ticks(it.timeout_ns as f64));
+        receiver.timeout_ticks = config.request_timeout().map(|it| clock.ticks(it.timeout_ns as f64));
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
         let mut add = |role: &str, thread: usize, run| {
             let (name, cpu) = (format!("{role} {number}"), driver::cpu_of(config, thread));
@@ -172,7 +172,7 @@ fn settle(
     times: &Times,
     clients: &mut [Client],
 ) -> Option<Attempts> {
-    let timeout_ticks = clock.ticks(config.request_timeout?.timeout_ns as f64);
+    let timeout_ticks = clock.ticks(config.request_timeout()?.timeout_ns as f64);
     let mut all = Attempts::default();
     for Client { records, retries, transfers, links: own, .. } in clients {
         let has_failed = |connection: u32| links[own.start + connection as usize].failure().is_some();
@@ -218,11 +218,11 @@ pub fn plan(
     for (number, client) in clients.iter_mut().enumerate() {
         client.records.extend(Record::planned(config, clock, client.links.len() as u32, number as u32));
     }
-    if let Some(trace) = &config.trace {
+    if let Some(trace) = config.trace() {
         replay(config, trace, clock, clients, listener)?;
     }
     for client in &mut *clients {
-        let retries = config.request_timeout.map_or(0, |it| it.retries_max(client.records.len() as u64)) as usize;
+        let retries = config.request_timeout().map_or(0, |it| it.retries_max(client.records.len() as u64)) as usize;
         client.retries.resize_with(retries, Retry::default);
         client.records.extend((0..retries).map(|_| Record::new(0, 0)));
         if config.client.timestamps == Timestamps::Kernel {

@@ -39,7 +39,7 @@ pub struct Retries {
 impl Retries {
     /// Returns the state of a client with `records` records; `None` if the load has no retries.
     pub fn of(config: &LoadConfig, clock: &Clock, records: usize) -> Option<Self> {
-        let policy = config.request_timeout.filter(|it| it.retries > 0)?;
+        let policy = config.request_timeout().filter(|it| it.retries > 0)?;
         Some(Self {
             policy,
             timeout_ticks: clock.ticks(policy.timeout_ns as f64),
@@ -206,11 +206,13 @@ pub fn settle(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::config::ClockChoice;
+    use crate::config::{ClockChoice, Loop, Pace, Schedule};
 
     fn retries(retries: u32, retry_budget: Option<f64>) -> Retries {
         let request_timeout = Some(RequestTimeout { timeout_ns: 1, retries, retry_budget });
-        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| it.request_timeout = request_timeout);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
+            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout };
+        });
         Retries::of(&config, &Clock::calibrate(ClockChoice::Monotonic).unwrap(), 9).unwrap()
     }
 

@@ -345,7 +345,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::config::{ClockChoice, RequestTimeout};
+    use crate::config::{ClockChoice, Loop, Pace, RequestTimeout, Schedule};
     use crate::protocol::Fixed;
     use crate::record::progress::Progress;
     use crate::record::request::{Record, Retry};
@@ -355,7 +355,9 @@ mod tests {
     fn late_response_does_not_cancel_its_retry() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
-        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| it.request_timeout = request_timeout);
+        let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
+            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout };
+        });
         // Two planned requests, and the records of two retries.
         let records = [0; 4].map(|planned| Record::new(planned, 0));
         let (retries, links): ([Retry; 2], [Link; 1]) = Default::default();

@@ -81,7 +81,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&send_delay.histogram, &service.histogram) }
         }
     };
-    let fit = match (config.rate_per_s, &first.churn) {
+    let fit = match (config.rate_per_s(), &first.churn) {
         (Some(rate_per_s), None) => figures::fit(samples, 1e9 / rate_per_s),
         // Samples do not contain sessions: take the process that deviates most from its plan.
         _ => reports().filter_map(|it| it.fit.clone()).max_by(|a, b| a.effect.abs().total_cmp(&b.effect.abs())),
@@ -91,7 +91,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         connections: config.connections,
         active: u32::try_from(sum(&|it| it.active.into())).unwrap_or(u32::MAX),
         connect_ns: reports().map(|it| it.connect_ns).max().unwrap_or(0),
-        rate_asked_per_s: config.rate_per_s,
+        rate_asked_per_s: config.rate_per_s(),
         planned: sum(&|it| it.planned),
         sent: sum(&|it| it.sent),
         completed: sum(&|it| it.completed),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{ClockChoice, RequestTimeout};
+use crate::config::{ClockChoice, Loop, Pace, RequestTimeout, Schedule};
 use crate::record::recorder::Times;
 use crate::record::summary::{Trial, Usage};
 use crate::time::clock::Clock;
@@ -10,14 +10,13 @@ fn whole(processes: u32) -> LoadConfig {
     let config = LoadConfig::small(([127, 0, 0, 1], 80));
     let phases = crate::config::Phases { measure_ns: WINDOW_NS, ..config.phases };
     let request_timeout = Some(RequestTimeout { timeout_ns: WINDOW_NS, retries: 1, retry_budget: None });
-    let rate_per_s = Some(3_000.0);
+    let requests = Pace::new(Schedule::SlotRandom, 3_000.0).into();
     config.with(|it| {
         it.connections = 10;
-        it.rate_per_s = rate_per_s;
+        it.the_loop = Loop::Open { requests, request_timeout };
         it.phases = phases;
         it.client.processes = processes;
         it.client.cpus = vec![0];
-        it.request_timeout = request_timeout;
     })
 }
 

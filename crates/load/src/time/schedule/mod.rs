@@ -31,14 +31,13 @@ pub struct Planned {
 /// Returns the largest number of recorded requests per client: for a Poisson process, ten standard deviations above the mean.
 pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config).count;
-    let replayed =
-        config.trace.as_ref().map_or(0, |trace| trace.count_max(config.client.clients, config.all_clients()));
-    let drawn = match config.schedule {
-        Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
-        Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
-        Schedule::Closed => {
+    let replayed = config.trace().map_or(0, |trace| trace.count_max(config.client.clients, config.all_clients()));
+    let drawn = match config.schedule() {
+        Some(Schedule::Poisson) => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
+        Some(_) => slots(),
+        None => {
             let window_ns = u128::from(config.phases.measure_ns);
-            let rate_per_s_max = CLOSED_RATE_PER_S_MAX * u64::from(config.pipeline).clamp(1, PIPELINE_FACTOR_MAX);
+            let rate_per_s_max = CLOSED_RATE_PER_S_MAX * u64::from(config.pipeline()).clamp(1, PIPELINE_FACTOR_MAX);
             let expected = (window_ns * u128::from(rate_per_s_max) / 1_000_000_000) as u64;
             (expected.min(CLOSED_COUNT_MAX) / u64::from(config.all_clients())).max(1)
         }
@@ -49,7 +48,7 @@ pub fn count_max(config: &LoadConfig) -> u64 {
 /// Returns the largest number of records per client: [`count_max`], and retries.
 pub fn records_max(config: &LoadConfig) -> u64 {
     let requests = count_max(config);
-    requests.saturating_add(config.request_timeout.map_or(0, |it| it.retries_max(requests)))
+    requests.saturating_add(config.request_timeout().map_or(0, |it| it.retries_max(requests)))
 }
 
 /// Returns all requests of one client with `connections` connections, in order of time, without those of a trace. Equal arguments give
@@ -59,7 +58,8 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     (0..config.client_number(client)).for_each(|_| random.jump());
     let mut choose = Chooser::of_client(config, connections, client, &mut random);
     let slots = Slots::new(config);
-    let (schedule, slices) = (config.schedule, config.client.slices);
+    let schedule = config.schedule().expect("only an open loop has planned requests");
+    let slices = config.client.slices;
     let end_ns = config.window_ns().end as f64;
     // The client's offset, as a share of a constant interval.
     let turn = match schedule {
@@ -81,12 +81,10 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
                 arrived += gap;
                 slots.time_ns(arrived)
             }
-            Schedule::Closed => unreachable!("a closed loop plans nothing ahead"),
         };
         slot += 1;
         let is_over = match schedule {
             Schedule::Poisson => arrived >= slots.count as f64,
-            Schedule::Closed => true,
             _ => slot > slots.count,
         };
         let at_ns = slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
@@ -111,11 +109,11 @@ struct Chooser {
 
 impl Chooser {
     fn of_client(config: &LoadConfig, connections: u32, client: u32, random: &mut Xoshiro256PlusPlus) -> Self {
-        let active = active_count(config.active, config.connections);
+        let active = active_count(config.active(), config.connections);
         // Together, the clients have the configured number of active connections.
         let active = partition(active.into(), config.client.clients.into(), client.into());
         let active = (active.end - active.start) as u32;
-        Self::new(active.min(connections), config.popularity, connections, random)
+        Self::new(active.min(connections), config.popularity(), connections, random)
     }
 
     fn new(active: u32, popularity: Popularity, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
@@ -149,7 +147,7 @@ impl Slots {
         let ramp = rates.integral().requests(config.phases.ramp_ns as f64);
         let integral = rates.integral_from(-ramp.fract().max(0.0));
         // A slot before a trace must not reach into the window.
-        let count = if config.trace.is_some() { integral.total().floor() } else { integral.total().round() };
+        let count = if config.trace().is_some() { integral.total().floor() } else { integral.total().round() };
         Self { count: count as u64, integral }
     }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{Phases, RateProfile, Segment, Shape};
+use crate::config::{Loop, Pace, Phases, RateProfile, Segment, Shape, Think};
 
 fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
     let ns = |ms| ms * 1_000_000;
@@ -10,7 +10,15 @@ fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
 
 fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
     LoadConfig::small(([127, 0, 0, 1], 0))
-        .with(|it| (it.schedule, it.rate_per_s, it.phases) = (schedule, Some(rate_per_s), phases))
+        .with(|it| (it.the_loop, it.phases) = (Loop::open(Pace::new(schedule, rate_per_s)), phases))
+}
+
+fn active(share: f64) -> impl FnOnce(&mut LoadConfig) {
+    move |it| it.requests_mut().unwrap().active = share
+}
+
+fn profiled(profile: RateProfile) -> impl FnOnce(&mut LoadConfig) {
+    move |it| it.pace_mut().unwrap().profile = Some(profile)
 }
 
 fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {
@@ -65,8 +73,9 @@ proptest! {
     #[test]
     fn only_the_active_share_is_used(connections in 1u32..500, n in 1u32..100, seed: u64) {
         let share = 1.0 / f64::from(n);
-        let config =
-            config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)).with(|it| (it.client.seed, it.connections, it.active) = (seed, connections, share));
+        let config = config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500))
+            .with(active(share))
+            .with(|it| (it.client.seed, it.connections) = (seed, connections));
         let mut used: Vec<u32> = all(&config, connections, 0).iter().map(|request| request.connection).collect();
         used.sort_unstable();
         used.dedup();
@@ -115,7 +124,8 @@ fn requests_follow_the_profile() {
     ] {
         for clients in [1, 3] {
             let config = config(schedule, 2_000.0, phases(500, 500, 10_000))
-                .with(|it| (it.profile, it.client.clients) = (Some(profile.clone()), clients));
+                .with(profiled(profile.clone()))
+                .with(|it| it.client.clients = clients);
             let clients: Vec<Vec<Planned>> = (0..clients).map(|client| all(&config, 7, client)).collect();
             assert!(clients.iter().all(|all| all.is_sorted_by(|a, b| a.at_ns <= b.at_ns)));
             assert!(clients.iter().all(|all| all.len() as u64 <= count_max(&config)));
@@ -144,7 +154,7 @@ fn slices_of_a_profile_join_to_the_profile() {
         guard_ns: 1_000_000,
         seed: 7,
     };
-    let whole = config(Schedule::Poisson, 2_000.0, phases(0, 0, 10_000)).with(|it| it.profile = Some(profile()));
+    let whole = config(Schedule::Poisson, 2_000.0, phases(0, 0, 10_000)).with(profiled(profile()));
     let divided = whole.clone().with(|it| it.client.slices = Some(slices));
     let (whole, divided) = (all(&whole, 7, 0), all(&divided, 7, 0));
     assert_eq!(whole.len(), divided.len());
@@ -157,8 +167,7 @@ fn slices_of_a_profile_join_to_the_profile() {
 #[test]
 fn profile_with_a_pause_at_the_start_has_no_ramp() {
     let segments = vec![Segment::hold(0.0, 1_000_000_000), Segment::hold(100.0, 1_000_000_000)];
-    let config = config(Schedule::SlotRandom, 50.0, phases(500, 500, 2_000))
-        .with(|it| it.profile = Some(RateProfile { segments }));
+    let config = config(Schedule::SlotRandom, 50.0, phases(500, 500, 2_000)).with(profiled(RateProfile { segments }));
     let all = all(&config, 7, 0);
     assert_eq!((all.len(), all.iter().filter(|it| it.at_ns < 2e9).count()), (100, 0));
 }
@@ -211,7 +220,8 @@ fn constant_clients_start_together_or_at_drawn_offsets() {
 #[test]
 fn clients_share_the_active_connections() {
     let config = config(Schedule::Constant, 4_000.0, phases(0, 0, 1_000))
-        .with(|it| (it.client.clients, it.connections, it.active) = (4, 400, 1.0 / 64.0));
+        .with(active(1.0 / 64.0))
+        .with(|it| (it.client.clients, it.connections) = (4, 400));
     let used = |client| {
         let mut used: Vec<u32> = all(&config, 100, client).iter().map(|request| request.connection).collect();
         used.sort_unstable();
@@ -224,7 +234,8 @@ fn clients_share_the_active_connections() {
 #[test]
 fn zipf_shares_fall_with_the_rank() {
     let popularity = Popularity::Zipf { exponent: 1.0 };
-    let config = config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)).with(|it| it.popularity = popularity);
+    let config = config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000))
+        .with(|it| it.requests_mut().unwrap().popularity = popularity);
     let mut counts = [0u32; 10];
     all(&config, 10, 0).iter().for_each(|request| counts[request.connection as usize] += 1);
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -290,9 +301,13 @@ fn same_seed_gives_same_requests() {
 
 #[test]
 fn closed_loop_memory_is_bounded_and_divided() {
-    let closed = |measure_ms| config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)).with(|it| it.client.clients = 3);
-    assert_eq!(count_max(&closed(3_000)), 500_000);
-    assert_eq!(count_max(&closed(3_000).with(|it| it.pipeline = 16)), CLOSED_COUNT_MAX / 3);
-    assert_eq!(count_max(&closed(3_000).with(|it| it.pipeline = 2)), 1_000_000);
-    assert_eq!(count_max(&closed(3_600_000)), CLOSED_COUNT_MAX / 3);
+    let closed = |measure_ms, pipeline| {
+        let the_loop = Loop::Closed { think: Think::default(), pipeline };
+        config(Schedule::Constant, 1.0, phases(0, 0, measure_ms))
+            .with(|it| (it.client.clients, it.the_loop) = (3, the_loop))
+    };
+    assert_eq!(count_max(&closed(3_000, 1)), 500_000);
+    assert_eq!(count_max(&closed(3_000, 16)), CLOSED_COUNT_MAX / 3);
+    assert_eq!(count_max(&closed(3_000, 2)), 1_000_000);
+    assert_eq!(count_max(&closed(3_600_000, 1)), CLOSED_COUNT_MAX / 3);
 }

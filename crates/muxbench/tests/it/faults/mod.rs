@@ -408,7 +408,9 @@ fn resume_without_the_files_of_a_run_starts_no_trial() {
     let mut run = testkit::run();
     let (file, sizes) = ("/none/a.csv".into(), Vec::new());
     let trace = Trace { file, from_ns: 0, length_ns: 1, speed: 1.0, requests: 1, has_connections: false, sizes };
-    run.header.trials.iter_mut().for_each(|trial| trial.workload.trace = Some(trace.clone()));
+    run.header.trials.iter_mut().for_each(|trial| {
+        trial.workload.requests_mut().unwrap().trace = Some(trace.clone());
+    });
     crate::common::store(&folder, &run);
     // A process that a concurrent test forks holds the lock's descriptor until its exec.
     eventually("the run is unlocked", || Store::resume(&folder).is_ok());

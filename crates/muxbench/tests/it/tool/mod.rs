@@ -195,7 +195,7 @@ fn flags_set_locality_and_schedules() {
         let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();
         used.dedup();
-        let active = if record.trial.workload.active < 1.0 { 5 } else { 20 };
+        let active = if record.trial.workload.active() < 1.0 { 5 } else { 20 };
         assert!(used.len() <= active && used.len() > active / 2, "{used:?}");
         assert_eq!(record.server.unwrap().connections, 50, "idle connections are open too");
     }

@@ -187,7 +187,7 @@ pub const FIGURES: &[FigureSpec] = &[
         about: "Responses per second divided by planned requests per second. Below 98 % a trial is saturated or \
                 client-limited.",
         draw: |data| {
-            let share = |workload: &Workload, row: &Row| plain(Some(row.rate_achieved_per_s? / workload.rate_per_s?));
+            let share = |workload: &Workload, row: &Row| plain(Some(row.rate_achieved_per_s? / workload.rate_per_s()?));
             data.open()?.points(Dimension::Rate, ("achieved / planned rate", Form::Share), share, NO_INTERVALS)
         },
     },

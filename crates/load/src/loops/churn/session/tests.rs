@@ -4,17 +4,24 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::config::{ClockChoice, Think};
+use crate::config::{ClockChoice, Loop, Pace, Schedule, Think};
 use crate::protocol::Fixed;
 
-/// A load with two requests per connection to a Unix socket without a listener.
-fn config(schedule: Schedule) -> LoadConfig {
+const OPEN: Loop = Loop::Sessions {
+    requests_per_connection: 2,
+    pace: Pace { rate_per_s: Some(1_000.0), schedule: Schedule::Constant, profile: None },
+};
+
+const fn closed(mean_ns: u64) -> Loop {
+    Loop::ClosedSessions { requests_per_connection: 2, think: Think { mean_ns, exponential: false } }
+}
+
+/// A load to a Unix socket without a listener.
+fn config(the_loop: Loop) -> LoadConfig {
     let service = wire::ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     LoadConfig::new(wire::Address::Unix("/nobody/listens/here".into()), service).with(|it| {
         it.connections = 4;
-        it.requests_per_connection = Some(2);
-        it.rate_per_s = Some(1_000.0);
-        it.schedule = schedule;
+        it.the_loop = the_loop;
     })
 }
 
@@ -23,7 +30,7 @@ fn churner(config: &LoadConfig, check: impl FnOnce(Churner<'_, Fixed>)) {
     let (clock, protocol, progress) =
         (Clock::calibrate(ClockChoice::Auto).unwrap(), Fixed::new(8, 8), Progress::default());
     let dialer = Dialer::new(config, &[]).unwrap();
-    let pacing = (config.schedule != Schedule::Closed).then_some(Pacing::Spin);
+    let pacing = (!config.is_closed()).then_some(Pacing::Spin);
     let mut churner = Churner::new((clock, &protocol, config), 0, 0..4, &dialer, pacing, &progress).unwrap();
     let start = clock.now();
     churner.begin(Times { start, window: start..start + clock.ticks(1e12), drained: u64::MAX, begun_late_ns: 0 });
@@ -32,7 +39,7 @@ fn churner(config: &LoadConfig, check: impl FnOnce(Churner<'_, Fixed>)) {
 
 #[test]
 fn request_whose_write_fails_counts_as_sent() {
-    churner(&config(Schedule::Constant), |mut churner| {
+    churner(&config(OPEN), |mut churner| {
         let (io, peer) = UnixStream::pair().unwrap();
         drop(peer);
         let due = churner.now();
@@ -48,7 +55,7 @@ fn request_whose_write_fails_counts_as_sent() {
 
 #[test]
 fn closed_loop_counts_connections_beyond_its_memory() {
-    let mut config = config(Schedule::Closed).with(|it| it.client.clients = 1_024);
+    let mut config = config(closed(0)).with(|it| it.client.clients = 1_024);
     // A year.
     config.phases.measure_ns = 365 * 86_400 * 1_000_000_000;
     churner(&config, |mut churner| {
@@ -65,7 +72,7 @@ fn closed_loop_counts_connections_beyond_its_memory() {
 
 #[test]
 fn sessions_due_at_once_delay_each_other() {
-    churner(&config(Schedule::Constant), |mut churner| {
+    churner(&config(OPEN), |mut churner| {
         // The delay exceeds 32 bits.
         churner.sessions.iter_mut().for_each(|(planned, _)| *planned = 1);
         churner.arrive(churner.now());
@@ -77,8 +84,7 @@ fn sessions_due_at_once_delay_each_other() {
 
 #[test]
 fn timer_ends_with_its_connection() {
-    let think = Think { mean_ns: 1_000_000_000, exponential: false };
-    churner(&config(Schedule::Closed).with(|it| it.think = think), |mut churner| {
+    churner(&config(closed(1_000_000_000)), |mut churner| {
         let (io, _peer) = UnixStream::pair().unwrap();
         let now = churner.now();
         let slot = &mut churner.slots[0];
