@@ -2,7 +2,8 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::exit;
+use crate::exit::{EVERY, Meaning};
+use crate::options::table::Command as CommandRow;
 
 /// The lowest and the highest number of columns.
 const COLUMNS: (usize, usize) = (40, 100);
@@ -23,12 +24,23 @@ fn of_command(command: Command) -> Command {
     let is_result = |arg: &Arg| arg.get_help_heading() == Some(RESULTS);
     let heading = command.get_arguments().any(is_result).then_some(RESULTS);
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help_heading(heading);
-    let everything = format!("{examples}\n\n{}", exit::described(&name));
+    let everything = format!("{examples}\n\n{}", exit_codes(&name));
     command
         .disable_help_flag(true)
         .arg(help.help("Print this summary, or everything with --help"))
         .after_help(summary(&name, &examples))
         .after_long_help(everything.trim_start().to_owned())
+}
+
+/// Lists the exit codes of a command for its help.
+fn exit_codes(command: &str) -> String {
+    let own = CommandRow::named(command).map_or(&[][..], |row| row.exits);
+    let is_common = |(code, _): &&Meaning| own.iter().all(|(other, _)| other != code);
+    let mut all: Vec<&Meaning> = EVERY.iter().filter(is_common).chain(own).collect();
+    all.sort_by_key(|(code, _)| *code);
+    let codes = all.into_iter().map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
+    let of_child = if command == "lab" { "\n       otherwise the code of the command in the lab" } else { "" };
+    format!("Exit codes:{}{of_child}", codes.collect::<String>())
 }
 
 /// Returns the first examples, and where the others are.

@@ -9,7 +9,9 @@ use serde_json::Value;
 use traffic::samples;
 
 use crate::commands::schema;
-use crate::{exit, output};
+use crate::exit::{EVERY, Meaning};
+use crate::options::table::{COMMANDS, Command as CommandRow};
+use crate::output;
 
 /// Print a page of the reference as Markdown
 #[derive(Debug, clap::Args)]
@@ -71,8 +73,18 @@ pub fn run(args: &Args, all: Command) -> anyhow::Result<()> {
         Page::Commands => commands(all),
         Page::Experiments => experiments(&Experiment::schema()),
         Page::Results => results(),
-        Page::ExitCodes => format!("# Exit codes\n\n{}", exit::table()),
+        Page::ExitCodes => format!("# Exit codes\n\n{}", table_of_exit_codes()),
     })
+}
+
+/// Returns all exit codes as a table in Markdown.
+fn table_of_exit_codes() -> String {
+    let row = |command: &str, (code, meaning): &Meaning| format!("| {command} | {code} | {meaning} |\n");
+    let every = EVERY.iter().map(|meaning| row("all, unless listed below", meaning));
+    let of_command = |it: &'static CommandRow| it.exits.iter().map(move |code| row(&format!("`{}`", it.name), code));
+    let lab = "| `lab` | other | the code of the command in the lab |\n";
+    let rows = every.chain(COMMANDS.iter().flat_map(of_command));
+    format!("| command | code | meaning |\n|---|---|---|\n{}{lab}", rows.collect::<String>())
 }
 
 fn commands(mut all: Command) -> String {
@@ -291,7 +303,7 @@ mod tests {
             let title = format!("\n## muxbench {}\n\n```text\n", command.get_name());
             assert_eq!(page.contains(&title), !command.is_hide_set(), "{title}");
         }
-        let codes = exit::table();
+        let codes = table_of_exit_codes();
         assert!(codes.contains("| `gate` | 1 | the new build is slower, or worse by another figure |"), "{codes}");
     }
 }

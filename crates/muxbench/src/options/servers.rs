@@ -1,64 +1,17 @@
 //! The servers under comparison: architectures, running servers and commands.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::path::Path;
 
 use anyhow::bail;
-use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
 use harness::spec::{Candidate, Experiment};
 use serde::de::DeserializeOwned;
-use server::Architecture;
-use toml::{Table, Value};
+use toml::Value;
 
 use super::experiment::BaseArgs;
 use super::given::Options;
-use super::{repeated, row};
-
-/// Returns a value of the table `key` from `NAME=VALUE`, as a table with the server's name.
-fn named(text: &str, key: &str, value: impl Fn(&str) -> Result<Value, String>) -> Result<Value, String> {
-    let named = text.split_once('=').filter(|(name, _)| check_name(name).is_ok());
-    let (name, text) = named.ok_or_else(|| {
-        // A command or a URL may contain `=`.
-        let is_value = text.split_once('=').is_none_or(|(name, _)| name.contains(['/', ':']));
-        let example = if is_value { format!(", as in mine={text}") } else { String::new() };
-        format!("`{text}` does not begin with NAME=; write a name of letters, digits, `-`, `_` and `.` first{example}")
-    })?;
-    let settings = Table::from_iter([(key.to_owned(), value(text)?)]);
-    Ok(Table::from_iter([(name.to_owned(), settings.into())]).into())
-}
-
-pub fn target(text: &str) -> Result<Value, String> {
-    named(text, "url", row::value::<TargetUrl>)
-}
-
-pub fn target_pid(text: &str) -> Result<Value, String> {
-    named(text, "pid", |text| {
-        let pid = text.parse::<NonZeroU32>().map(|pid| i64::from(pid.get()).into());
-        pid.map_err(|_| format!("invalid process ID `{text}`: expected a number above 0, such as 1234"))
-    })
-}
-
-/// Parses a command, whose words are split as a shell splits them.
-pub fn exec(text: &str) -> Result<Value, String> {
-    let words = |text: &str| shlex::split(text).map(Value::from);
-    named(text, "command", |text| {
-        words(text).ok_or_else(|| format!("invalid command `{text}`: a quotation mark has no partner"))
-    })
-}
-
-pub fn exec_config(text: &str) -> Result<Value, String> {
-    named(text, "config", row::text)
-}
-
-/// Parses the name of an architecture, or of a group, which stands for its members.
-pub fn architecture(text: &str) -> Result<Value, String> {
-    match Architecture::group(text) {
-        Some(group) => Ok(group.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
-        None => row::value::<Candidate>(text),
-    }
-}
+use super::repeated;
 
 /// Two builds of a server.
 #[derive(Clone, Debug)]
@@ -158,8 +111,11 @@ fn is_address(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use server::Architecture;
+
     use super::*;
     use crate::options::parsed;
+    use crate::options::row::architecture;
 
     #[test]
     fn groups_stand_for_their_architectures() {

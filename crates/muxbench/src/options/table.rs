@@ -23,10 +23,9 @@ use wire::stream::Direction;
 
 pub use super::row::Row;
 use super::row::{
-    above_0, bins, body, body_file, boolean, empty_table, factor, lost_worker, name, network, number, on_off,
-    precision, switch, text, value, whole, work,
+    above_0, architecture, bins, body, body_file, boolean, empty_table, exec, exec_config, factor, lost_worker, name,
+    network, number, on_off, precision, switch, target, target_pid, text, value, whole, work,
 };
-use super::servers::{architecture, exec, exec_config, target, target_pid};
 use crate::exit::{GATE_FAILED, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
