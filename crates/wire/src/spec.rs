@@ -37,6 +37,10 @@ pub enum ServiceSpec {
         /// The folder with the content; without one, `/bytes/N` has N bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<PathBuf>,
+        /// The size in bytes of the content at each path besides `/bytes/N`; without it, `/` has a small page, and no other path has
+        /// content. Not beside a folder.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response_bytes: Option<u32>,
     },
     /// Datagrams with ids, to many ports (maharjan2012).
     Udp {
@@ -52,6 +56,9 @@ pub enum ServiceSpec {
 }
 
 impl ServiceSpec {
+    /// HTTP with generated content.
+    pub const HTTP: Self = Self::Http { folder: None, response_bytes: None };
+
     /// Returns the service's name, as in [`SERVICES`].
     pub fn name(&self) -> &'static str {
         match self {
@@ -110,7 +117,7 @@ pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "redis", about: "the key-value store in RESP2, the protocol of Redis" },
     ServiceRow {
         name: "http",
-        about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
+        about: "HTTP/1.1 for content in memory: /bytes/N, one size at each path, or the files of a folder (maharjan2012)",
     },
     ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
     ServiceRow { name: "stream", about: "bandwidth: bursts of packets, one acknowledgement per burst (welsh2001)" },

@@ -63,7 +63,7 @@ const CASES: [Case; 7] = [
 
 fn http(target: SocketAddr, bytes: u64) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes))]);
-    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| it.http = Some(traffic))
+    LoadConfig::new(target, ServiceSpec::HTTP).with(|it| it.http = Some(traffic))
 }
 
 fn values(target: SocketAddr, service: ServiceSpec) -> LoadConfig {

@@ -20,7 +20,7 @@ const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
 const CONNECTED_MIN: f64 = 0.85;
 const RATE_PER_S: f64 = 2_000.0;
-const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
+const SERVICE: ServiceSpec = ServiceSpec::HTTP;
 /// Acts of each hostile client per second. `slow-writer`s together send 3 750 bytes per second. `garbage` clients reconnect
 /// after three acts, so together they open 1 250 connections per second.
 const ACTS_PER_S: f64 = 1.0;

@@ -61,7 +61,7 @@ fn compare(name: &str, count: usize, server: &Process, peers: &Path, url: &str) 
 /// Returns the rate per second of our client, and its CPU time per request in nanoseconds. Like `wrk`, it accepts any certificate.
 fn ours(address: SocketAddr, has_tls: bool) -> anyhow::Result<[f64; 2]> {
     let tls = TlsConfig { server_name: address.ip().to_string(), is_insecure: true, ..TlsConfig::default() };
-    let traffic = LoadConfig::new(address, ServiceSpec::Http { folder: None }).with(|it| {
+    let traffic = LoadConfig::new(address, ServiceSpec::HTTP).with(|it| {
         it.connections = CONNECTIONS;
         it.http = Some(HttpTraffic::new(vec![HttpTarget::get(format!("/{FILE}"), None)]));
         it.client.tls = has_tls.then_some(tls);

@@ -97,7 +97,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
         "http" => {
             let http = HttpTraffic::new(vec![HttpTarget::get("/bytes/5000", Some(5_000))]);
-            config(ServiceSpec::Http { folder: None }).with(|it| it.http = Some(http))
+            config(ServiceSpec::HTTP).with(|it| it.http = Some(http))
         }
         name @ ("kv" | "redis") => {
             let keys = Popularity::Uniform;

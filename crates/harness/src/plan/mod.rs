@@ -258,7 +258,7 @@ fn trial(
             accept: accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: match content(&workload.service) {
                 // A run may be resumed in another directory.
-                folder @ Some(_) => ServiceSpec::Http { folder },
+                folder @ Some(_) => ServiceSpec::Http { folder, response_bytes: None },
                 None => workload.service.clone(),
             },
             listen,
@@ -309,7 +309,7 @@ fn trial(
 
 /// Returns the absolute path of the folder with the content of `http`.
 fn content(service: &ServiceSpec) -> Option<PathBuf> {
-    let ServiceSpec::Http { folder: Some(folder) } = service else { return None };
+    let ServiceSpec::Http { folder: Some(folder), .. } = service else { return None };
     std::path::absolute(folder).ok()
 }
 

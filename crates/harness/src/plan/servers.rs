@@ -85,7 +85,9 @@ fn check_folder(experiment: &Experiment) -> Result<(), String> {
 pub(super) fn check_pages(experiment: &Experiment, loads: &[LoadConfig]) -> Result<(), String> {
     let has_ours = experiment.architectures.0.iter().any(|server| server.ours().is_some());
     let Some(load) = loads.first().filter(|_| has_ours) else { return Ok(()) };
-    let (ServiceSpec::Http { folder: Some(folder) }, Some(http)) = (&load.service, &load.http) else { return Ok(()) };
+    let (ServiceSpec::Http { folder: Some(folder), .. }, Some(http)) = (&load.service, &load.http) else {
+        return Ok(());
+    };
     let is_missing = |request: &&HttpTarget| {
         let path = request.path.split('?').next().unwrap_or_default().trim_start_matches('/');
         let index = if path.is_empty() || path.ends_with('/') { "index.html" } else { "" };
@@ -189,7 +191,7 @@ pub fn check_files(trials: &[Trial]) -> Result<(), String> {
 fn folder(serve: &ServerSpec) -> Option<&PathBuf> {
     match serve {
         ServerSpec::Ours(serve) => match &serve.service {
-            ServiceSpec::Http { folder } => folder.as_ref(),
+            ServiceSpec::Http { folder, .. } => folder.as_ref(),
             _ => None,
         },
         ServerSpec::External(exec) => exec.folder.as_ref(),

@@ -648,6 +648,7 @@ fn built_in_servers_without_the_content_cause_a_warning() {
     for (servers, http) in [
         (mixed, ""),
         (mixed, "http.paths = \"/bytes/1\""),
+        (mixed, "response = \"128B\"\nhttp.paths = \"/\""),
         (mixed, "http = { paths = \"/lib.rs\", folder = \"src\" }"),
         ("\"exec:it\"", "http.paths = \"/\""),
     ] {

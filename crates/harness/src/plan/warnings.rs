@@ -132,7 +132,7 @@ pub(super) fn of_targets(
 
 /// Returns a warning if built-in servers of `http` lack the content of the other servers. All loads have the same requests.
 pub(super) fn of_content(experiment: &Experiment, loads: &[LoadConfig]) -> Option<String> {
-    let load = loads.first().filter(|load| load.service == ServiceSpec::Http { folder: None })?;
+    let load = loads.first().filter(|load| load.service == ServiceSpec::HTTP)?;
     let (ours, others): (Vec<_>, Vec<_>) = experiment.architectures.0.iter().partition(|it| it.ours().is_some());
     let is_mixed = !ours.is_empty() && !others.is_empty();
     let mut requests = load.http.iter().filter(|_| is_mixed).flat_map(|http| &http.targets);
@@ -142,7 +142,7 @@ pub(super) fn of_content(experiment: &Experiment, loads: &[LoadConfig]) -> Optio
     let answer = if has_page { "a small page of their own" } else { "404" };
     Some(format!(
         "without a folder, built-in servers answer {path} with {answer}, so their responses differ from those of the other \
-         servers; give them the same files (workload.http.folder, --folder), or use URLs without a path and --response SIZE"
+         servers; give them the same files (workload.http.folder, --folder), or their size (workload.response, --response)"
     ))
 }
 

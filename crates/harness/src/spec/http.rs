@@ -57,7 +57,8 @@ pub struct Http {
     /// `same` for GET and HEAD, and `any` for other methods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Length>,
-    /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
+    /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes. If the paths are given, and
+    /// `response` too, built-in servers answer each path with that size.
     pub folder: Option<PathBuf>,
 }
 
@@ -227,9 +228,10 @@ impl Http {
         }
     }
 
-    /// Returns the server's service.
-    pub fn service(&self) -> ServiceSpec {
-        ServiceSpec::Http { folder: self.folder.clone() }
+    /// Returns the server's service. Without a folder, each path has content of the size `response`, if there is one.
+    pub fn service(&self, response: Option<Size>) -> ServiceSpec {
+        let response_bytes = response.filter(|_| self.folder.is_none()).map(|size| size.0);
+        ServiceSpec::Http { folder: self.folder.clone(), response_bytes }
     }
 }
 

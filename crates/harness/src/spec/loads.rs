@@ -105,16 +105,18 @@ impl Experiment {
         };
         let common = self
             .client
-            .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None }))
+            .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::HTTP))
             .with(|it| {
                 it.kv = workload.service.has_records().then(|| kv.traffic());
                 it.http = http;
                 it.client.tls = workload.tls.as_ref().map(Tls::client);
                 it.client.processes = self.processes().get();
             });
+        // Otherwise the path is `/bytes/N`.
+        let content = workload.response.filter(|_| self.has_requests() || self.target_paths().is_some());
         let mut loads = Vec::new();
         for connections in workload.targets().iter().map(|targets| targets.get()) {
-            let service = workload.service(connections)?;
+            let service = workload.service(connections, content)?;
             let load = common.clone().with(|it| (it.connections, it.service) = (connections, service));
             for &idle in &workload.idle.0 {
                 for active in workload.active.0.iter().map(|share| share.0) {
@@ -176,8 +178,8 @@ impl WorkloadSpec {
         })
     }
 
-    /// Returns the server's service. Only `udp` uses `ports`, the number of its ports.
-    fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
+    /// Returns the server's service. Only `udp` uses `ports`, the number of its ports, and only `http` the size of its `content`.
+    fn service(&self, ports: u32, content: Option<Size>) -> Result<ServiceSpec, String> {
         let bytes = |key: &str, size: Option<Size>| {
             let missing = || format!("workload.{key}: missing; add a size such as \"128B\" (--{key} 128B)");
             size.map(|size| size.0).ok_or_else(missing)
@@ -194,7 +196,7 @@ impl WorkloadSpec {
             }
             Service::Kv => self.kv.clone().unwrap_or_default().kv(),
             Service::Redis => self.kv.clone().unwrap_or_default().redis(),
-            Service::Http => self.http.clone().unwrap_or_default().service(),
+            Service::Http => self.http.clone().unwrap_or_default().service(content),
             Service::Stream => self.stream.clone().unwrap_or_default().service(),
         })
     }

@@ -270,7 +270,7 @@ mod tests {
         let target = HttpTarget::get("/", None);
         let weightless = HttpTarget { weight: 0, ..target.clone() };
         let pages = HttpTraffic::new(vec![target.clone()]);
-        let http_of = |pages| load(ServiceSpec::Http { folder: None }).with(|it| it.http = Some(pages));
+        let http_of = |pages| load(ServiceSpec::HTTP).with(|it| it.http = Some(pages));
         let http = http_of(pages.clone());
         let tls = Some(TlsConfig::default());
         let timeout = RequestTimeout { timeout_ns: 1, retries: 0, retry_budget: None };
@@ -302,7 +302,7 @@ mod tests {
             (open.clone().with(popular(f64::INFINITY)), "workload.popularity"),
             (fixed(0), "workload.service"),
             (fixed(70_000).with(as_datagrams), "workload.transport"),
-            (load(ServiceSpec::Http { folder: None }), "workload.http"),
+            (load(ServiceSpec::HTTP), "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
             (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
             (

@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn client_takes_one_action_at_a_time_and_reconnects() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let service = ServiceSpec::Http { folder: None };
+        let service = ServiceSpec::HTTP;
         let config = LoadConfig::new(listener.local_addr().unwrap(), service.clone()).with(|it| it.connections = 2);
         let manners = ["half", "garbage"].map(|name| manner(name).unwrap());
         let mut crowd = Crowd::new(&config, &[], &manners).unwrap();

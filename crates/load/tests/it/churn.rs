@@ -110,7 +110,7 @@ fn for_long(config: LoadConfig) -> LoadConfig {
 
 fn over_http(config: LoadConfig) -> LoadConfig {
     let http = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
-    config.with(|it| (it.service, it.http) = (ServiceSpec::Http { folder: None }, Some(http)))
+    config.with(|it| (it.service, it.http) = (ServiceSpec::HTTP, Some(http)))
 }
 
 fn run(config: &LoadConfig) -> Outcome {

@@ -20,7 +20,7 @@ use crate::server::{answer_one, http, read_head, reserve_port, server, service};
 
 fn closed(target: Address) -> LoadConfig {
     let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
-    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
+    LoadConfig::new(target, ServiceSpec::HTTP).with(|it| {
         it.connections = 5;
         it.the_loop = Loop::CLOSED;
         it.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 60_000_000_000 };

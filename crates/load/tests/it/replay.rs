@@ -113,7 +113,7 @@ fn recorded_sizes_select_the_requests() {
     let target = server(move |stream| _ = answer_sizes(stream, &seen));
     let targets = [3, 50].map(|bytes| HttpTarget::get(format!("/bytes/{bytes}"), Some(bytes)));
     let http = HttpTraffic::new(targets.to_vec());
-    let service = ServiceSpec::Http { folder: None };
+    let service = ServiceSpec::HTTP;
     let (mut config, mut arrivals) = replay(LoadConfig::new(target, service).with(|it| it.http = Some(http)));
     config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, ..config.phases };
     let sizes_of = |bytes| Sizes { request_bytes: None, response_bytes: Some(bytes) };

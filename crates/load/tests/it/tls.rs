@@ -107,7 +107,7 @@ fn config(target: SocketAddr, body_bytes: usize, tls: TlsConfig) -> LoadConfig {
         ..HttpTarget::get("/orders", Some(body_bytes as u64))
     };
     let http = HttpTraffic { status: ExpectedStatus::Exact(201), ..HttpTraffic::new(vec![post]) };
-    LoadConfig::new(target, ServiceSpec::Http { folder: None }).with(|it| {
+    LoadConfig::new(target, ServiceSpec::HTTP).with(|it| {
         it.connections = 4;
         it.set_rate(Some(if body_bytes == LARGE_BYTES { 10.0 } else { 500.0 }));
         it.http = Some(http);

@@ -250,7 +250,7 @@ mod tests {
         let flags = gate_flags(&experiment, &workload, false);
         assert_eq!(flags, " --service http --path /  # if your server speaks HTTP");
         assert_eq!(gate_flags(&experiment, &workload, true), "");
-        workload.service = ServiceSpec::Http { folder: None };
+        workload.service = ServiceSpec::HTTP;
         for (path, shown) in [("/bytes/10240", "/"), ("/a?b=1", "'/a?b=1'")] {
             workload.http = Some(HttpTraffic::new(vec![HttpTarget::get(path, None)]));
             assert_eq!(gate_flags(&experiment, &workload, false), format!(" --path {shown}"));

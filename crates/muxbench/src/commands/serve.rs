@@ -222,7 +222,10 @@ fn greeting(config: &ServeConfig, workload: &WorkloadSpec, server: &Server) -> S
         (Service::Kv, ..) => format!("kv: {}", memory()),
         (Service::Redis, ..) => format!("redis: {}", memory()),
         (Service::Http, Some(folder), _) => format!("http: {}", folder.display()),
-        (Service::Http, None, _) => "http: /bytes/N".into(),
+        (Service::Http, None, _) => match workload.response {
+            Some(response) => format!("http: {response} at each path, /bytes/N"),
+            None => "http: /bytes/N".into(),
+        },
         (Service::Stream, ..) => workload.stream.clone().unwrap_or_default().to_string(),
         (Service::Udp, _, ports) => {
             format!("udp: {sizes}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
@@ -386,6 +389,18 @@ fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::options::parsed;
+
+    #[test]
+    fn http_has_the_size_of_responses_at_each_path() {
+        let workload = |flags: &str| {
+            let experiment = experiment(&parsed("serve", flags)).unwrap();
+            assert_eq!(experiment.unused(), [""; 0]);
+            service(&experiment.workload).unwrap()
+        };
+        let sized = workload("--service http --response 128B");
+        assert_eq!(sized, ServiceSpec::Http { folder: None, response_bytes: Some(128) });
+        assert_eq!(workload("--service http"), ServiceSpec::HTTP);
+    }
 
     #[test]
     fn refused_server_names_a_remedy() {

@@ -345,7 +345,8 @@ rows! {
         "request" "SIZE" value::<Size>, is_grid: true, basic: "compare sweep capacity serve";
         /// Response size [default: 10KiB; udp: 128B]
         ///
-        /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
+        /// The size of responses of `fixed` and `udp`, and of the bodies of `http`. Without --folder, built-in servers of `http` answer
+        /// each path with it, such as that of a --target
         "response" "SIZE" value::<Size>, is_grid: true, basic: "compare sweep capacity serve";
     }
     TLS "Load" "workload.tls." {

@@ -39,7 +39,7 @@ fn exchanges() -> Vec<Exchange> {
     vec![
         exchange(ServiceSpec::Fixed { request_bytes: 1, response_bytes: 32 << 10 }, none(), b"x", 32 << 10),
         exchange(
-            ServiceSpec::Http { folder: None },
+            ServiceSpec::HTTP,
             none(),
             b"GET /bytes/32768 HTTP/1.1\r\nHost: h\r\n\r\n",
             // The service's test compares the head; here only its size counts.

@@ -43,7 +43,7 @@ fn specs(name: &str) -> Vec<ServiceSpec> {
         "fixed" => vec![ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }],
         "kv" => vec![ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
         "redis" => vec![ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
-        "http" => vec![ServiceSpec::Http { folder: None }],
+        "http" => vec![ServiceSpec::HTTP],
         "udp" => vec![ServiceSpec::Udp { ports: 10, request_bytes: 16, response_bytes: 40 }],
         "stream" => [Direction::In, Direction::Out]
             .map(|direction| ServiceSpec::Stream(Stream { direction, ..stream }))
@@ -301,7 +301,7 @@ fn deaf_clients_take_bounded_memory(architecture: Architecture) {
     }
     println!("{what}: {most_bytes} bytes more");
     assert!(most_bytes < CLIENTS as u64 * EACH_MAX_BYTES, "{what}: {most_bytes} bytes more");
-    let mut honest = Honest::new(&serve, &ServiceSpec::Http { folder: None });
+    let mut honest = Honest::new(&serve, &ServiceSpec::HTTP);
     honest.exchange(&what);
 }
 
@@ -335,7 +335,7 @@ fn connection_flood_leaves_accepted_connections_served(architecture: Architectur
 /// A worker serves one connection at a time, so slow clients occupy a pool until the request timeout ends their connections.
 fn pool_serves_again_after_slow_clients_time_out(pool: Architecture, accept: Accept) {
     const LIMIT: Duration = Duration::from_secs(1);
-    let service = ServiceSpec::Http { folder: None };
+    let service = ServiceSpec::HTTP;
     let what = format!("{pool} {accept}");
     let accept = accept.to_string();
     let serve = Serve::start_http(pool, &["--accept", &accept, "--request-timeout", "1s"]);
@@ -369,7 +369,7 @@ pub fn cases(cases: &mut Cases) {
         ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
         ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
         ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
-        ServiceSpec::Http { folder: None },
+        ServiceSpec::HTTP,
         ServiceSpec::Stream(stream),
     ];
     for service in services {

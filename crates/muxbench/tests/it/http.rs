@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
 
-const SERVICE: &ServiceSpec = &ServiceSpec::Http { folder: None };
+const SERVICE: &ServiceSpec = &ServiceSpec::HTTP;
 
 /// The exit status and the output of a tool.
 fn printed(name: &str, Output { status, stdout, stderr }: &Output) -> String {

@@ -73,7 +73,7 @@ fn each_service_with_connections_has_tls() {
     for service in ["fixed", "http", "kv", "redis"] {
         let spec = match service {
             "fixed" => ServiceSpec::Fixed { request_bytes: 128, response_bytes: 100_000 },
-            "http" => ServiceSpec::Http { folder: None },
+            "http" => ServiceSpec::HTTP,
             "kv" => ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
             _ => ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
         };

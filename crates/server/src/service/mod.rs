@@ -78,8 +78,9 @@ where
 /// Reads the content of `http` into memory; `None` for other services. An error names the file that cannot be served.
 pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>> {
     Ok(match service {
-        ServiceSpec::Http { folder: Some(path) } => Some(Arc::new(folder::read(path)?)),
-        ServiceSpec::Http { folder: None } => Some(Arc::new(Content::generated())),
+        ServiceSpec::Http { folder: Some(path), .. } => Some(Arc::new(folder::read(path)?)),
+        ServiceSpec::Http { response_bytes: Some(bytes), .. } => Some(Arc::new(Content::of_size((*bytes).into()))),
+        ServiceSpec::Http { .. } => Some(Arc::new(Content::generated())),
         _ => None,
     })
 }

@@ -121,7 +121,7 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
         Exchange { name: "SET", request: &redis_set, response_bytes: 5, allocations_max: GROWTH_MAX + 2 * requests },
         Exchange { name: "MGET", request: b"MGET k x\r\n", response_bytes: 1_018, allocations_max: GROWTH_MAX },
     ];
-    let http = ServiceSpec::Http { folder: None };
+    let http = ServiceSpec::HTTP;
     let page = Http::new(Content::generated(), Box::new(|| 0));
     let get = b"GET /bytes/1024 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let http_exchange = Exchange {

@@ -23,6 +23,8 @@ pub struct Content {
     pages: Vec<Page>,
     /// Generated content; empty if only files are served.
     fill: Vec<u8>,
+    /// The size of generated content at each path without other content, in bytes.
+    everywhere: Option<u64>,
 }
 
 pub(super) struct Page {
@@ -62,9 +64,14 @@ impl Content {
         Self { fill: fill(FILL_BYTES), ..content }
     }
 
+    /// Creates content of this size at each path, besides `/bytes/N`.
+    pub fn of_size(bytes: u64) -> Self {
+        Self { by_path: HashMap::new(), pages: Vec::new(), fill: fill(FILL_BYTES), everywhere: Some(bytes) }
+    }
+
     /// Creates content from files with paths below the root, such as `css/main.css`. A folder's path gives its `index.html`.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
-        let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new() };
+        let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new(), everywhere: None };
         for (name, bytes) in files {
             let name = name.as_ref();
             let path = [b"/", name].concat();
@@ -93,7 +100,11 @@ impl Content {
         {
             return Some(Some(found));
         }
-        Some(self.at(&target::normal(path)?))
+        let everywhere = self.everywhere.map(|bytes| Found::Generated { bytes });
+        if everywhere.is_some() && target::is_plain(path) {
+            return Some(everywhere);
+        }
+        Some(self.at(&target::normal(path)?).or(everywhere))
     }
 
     #[inline]

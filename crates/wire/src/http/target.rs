@@ -30,6 +30,12 @@ fn absolute(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Whether a path has nothing to decode and no `.` or `..` to remove.
+#[inline]
+pub(super) fn is_plain(path: &[u8]) -> bool {
+    memchr::memchr(b'%', path).is_none() && !path.windows(2).any(|two| two == b"/.")
+}
+
 /// Decodes a path and removes `.`, `..` and empty segments; `None` if it is invalid or leads out of the root.
 pub(super) fn normal(path: &[u8]) -> Option<Vec<u8>> {
     // Decode first, so that encoded slashes and dots count too.

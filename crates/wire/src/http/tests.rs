@@ -110,6 +110,24 @@ fn responses_match_byte_for_byte() {
     }
 }
 
+#[test]
+fn content_of_one_size_is_at_each_valid_path() {
+    let http = Http::new(Content::of_size(7), Box::new(|| NOW));
+    let length = |path: &str| {
+        let output = respond(&http, format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).0;
+        let length = output.split_once("Content-Length: ").unwrap().1.split("\r\n").next().unwrap();
+        (codes(&output)[0].to_owned(), length.to_owned())
+    };
+    let of_size = |bytes: &str| ("200".to_owned(), bytes.to_owned());
+    for path in ["/", "/index.html", "/a/b?c=d", "/%41", "/a/../b", "/.well-known/a"] {
+        assert_eq!(length(path), of_size("7"), "{path}");
+    }
+    assert_eq!(length("/bytes/10"), of_size("10"));
+    for path in ["/../a", "/%00", "/a%"] {
+        assert_eq!(length(path).0, "400", "{path}");
+    }
+}
+
 /// Input, the status codes of the responses, and whether the connection ends.
 const EXCHANGES: &[(&str, &[&str], bool)] = &[
     // Connections that persist or end.

@@ -90,6 +90,27 @@ fn built_in_servers_need_a_file_for_each_path() {
 }
 
 #[test]
+fn built_in_servers_answer_given_paths_with_the_given_size() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sizes = |url: &str, more: &str| {
+        let text = format!(
+            "architectures = [\"epoll\", \"target:it\"]\ntarget.it.url = \"http://{}{url}\"\n[workload]\nservice = \"http\"\n{more}\n",
+            listener.local_addr().unwrap()
+        );
+        let trial = planned(&text).unwrap().trials.remove(0);
+        let ServiceSpec::Http { response_bytes, .. } = trial.workload.service else { panic!("{:?}", trial.workload) };
+        let target = trial.workload.http.clone().unwrap().targets.remove(0);
+        (target.path, target.body_bytes, response_bytes)
+    };
+    let sized = "response = \"128B\"";
+    assert_eq!(sizes("/a", sized), ("/a".into(), Some(128), Some(128)));
+    assert_eq!(sizes("", sized), ("/bytes/128".into(), Some(128), None));
+    assert_eq!(sizes("/a", ""), ("/a".into(), None, None));
+    let folder = sizes("/lib.rs", &format!("{sized}\nhttp.folder = \"src\""));
+    assert_eq!(folder, ("/lib.rs".into(), Some(128), None), "the files have sizes of their own");
+}
+
+#[test]
 fn stored_trials_need_their_folder_and_their_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (content, trace) = (folder.path().join("www"), folder.path().join("a.csv"));
@@ -123,7 +144,7 @@ fn servers_get_the_absolute_path_of_a_folder() {
     let http = "service = \"http\"\nhttp = { folder = \"src\", paths = \"/lib.rs\" }";
     let plan = planned(&format!("architectures = \"epoll\"\n[workload]\n{http}\n")).unwrap();
     let trial = trial(&plan, "epoll");
-    let folder = |path: PathBuf| ServiceSpec::Http { folder: Some(path) };
+    let folder = |path: PathBuf| ServiceSpec::Http { folder: Some(path), response_bytes: None };
     assert_eq!(trial.workload.service, folder("src".into()));
     assert_eq!(trial.serve.ours().unwrap().service, folder(std::env::current_dir().unwrap().join("src")));
 }
