@@ -257,7 +257,7 @@ pub fn has_plain_requests(workload: &Workload) -> bool {
 
 /// Returns whether a workload has no TLS, no pipelining and no rate over time. No paper has these.
 pub fn has_only_traffic_of_papers(workload: &Workload) -> bool {
-    workload.tls.is_none() && workload.pipeline() == 1 && !workload.is_varied()
+    workload.tls.is_none() && workload.pipeline() == 1 && !workload.no_overlap() && !workload.is_varied()
 }
 
 /// Returns whether the clients are those of kawai2008 and kawai2006: five hosts behind gigabit links without other impairments.

@@ -46,6 +46,7 @@ pub(crate) static HEALTHY: LazyLock<LoadResult> = LazyLock::new(|| LoadResult {
     errors: Errors::default(),
     trial_requests: 1_000,
     closed_by_server: 0,
+    queued_share: None,
     late: LateSends { bound_ns: 100_000, sent: 100, ..LateSends::default() },
     receiver_busy_share: None,
     stalled_ns: None,

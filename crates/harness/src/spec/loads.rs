@@ -127,7 +127,7 @@ impl Experiment {
                             pace: Pace { rate_per_s, schedule, profile: profile.cloned() },
                             trace: trace.clone(),
                             active: if is_choosing { active } else { 1.0 },
-                            popularity: if is_choosing { workload.popularity } else { Popularity::Uniform },
+                            popularity: if is_choosing && !workload.no_overlap { workload.popularity } else { Popularity::Uniform },
                         };
                         for &schedule in &workload.schedule.0 {
                             let the_loop = workload.the_loop(schedule, requests, self.client.request_timeout())?;
@@ -166,7 +166,7 @@ impl WorkloadSpec {
         Ok(match (self.service, schedule.open().map(requests), requests_per_connection) {
             (Service::Stream, ..) => Loop::Stream,
             (Service::Udp, Some(requests), _) => Loop::Datagrams(requests),
-            (_, Some(requests), None) => Loop::Open { requests, request_timeout },
+            (_, Some(requests), None) => Loop::Open { requests, request_timeout, no_overlap: self.no_overlap },
             (_, Some(Requests { trace: Some(_), .. }), Some(_)) => {
                 return Err("workload.trace: needs lasting connections; remove requests-per-connection".to_owned());
             }

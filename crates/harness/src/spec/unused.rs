@@ -48,6 +48,9 @@ const NEEDS: &[Need] = needs! {
         "an open loop has planned times; the rate of a closed loop is a result";
     "workload.active" "workload.popularity" "client.roles", |_, it| it.requests().is_some(),
         "an open loop over lasting connections chooses among them; otherwise all send";
+    "workload.no-overlap", |_, it| matches!(it.the_loop, Loop::Open { .. }), "an open loop over lasting connections overlaps requests";
+    "workload.popularity", |_, it| !it.no_overlap(),
+        "requests that may overlap have it; with no-overlap the connection that is free for the longest time gets the next one";
     "phases.sessions", |_, it| matches!(it.the_loop, Loop::Sessions { .. }) && !it.is_varied(),
         "an open loop with requests-per-connection and a constant rate has sessions";
     "workload.rate" "workload.profile", |_, it| it.trace().is_none(),

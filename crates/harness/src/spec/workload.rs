@@ -54,6 +54,10 @@ pub struct WorkloadSpec {
     /// Three schedules have constant intervals. Several clients then take turns (constant), start at random offsets drawn
     /// with the seed (constant-drawn), or all send at the same time (constant-together).
     pub schedule: OneOrMany<Schedule>,
+    /// Whether a request of an open loop waits for a free connection, one without a request in flight. By default requests leave at
+    /// their planned times, and may overlap on a connection.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_overlap: bool,
     /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
     #[serde(skip_serializing_if = "is_default")]
     pub think: Think,

@@ -104,7 +104,7 @@ pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity
     // The last requests get as much time as all others.
     let limit_ns = goal.request_timeout.timeout_ns.saturating_mul(u64::from(goal.request_timeout.retries) + 1);
     trial.workload.phases.cool_down_ns = trial.workload.phases.cool_down_ns.max(limit_ns);
-    if let Loop::Open { requests, request_timeout } = &mut trial.workload.the_loop {
+    if let Loop::Open { requests, request_timeout, .. } = &mut trial.workload.the_loop {
         (requests.pace.profile, *request_timeout) = (Some(profile), Some(goal.request_timeout));
     }
     trial

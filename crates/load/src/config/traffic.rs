@@ -46,6 +46,9 @@ pub enum Loop {
         /// The time limit of requests, and their retries; `None` if requests wait up to the end of the cool-down.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_timeout: Option<RequestTimeout>,
+        /// Whether a request waits for a connection without a request in flight. Otherwise requests may overlap on a connection.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        no_overlap: bool,
     },
     /// An open loop of datagrams (UDP): to the ports of the service `udp`, otherwise on a connected socket per connection.
     Datagrams(Requests),
@@ -125,7 +128,7 @@ impl Loop {
 
     /// An open loop without time limits.
     pub fn open(requests: impl Into<Requests>) -> Self {
-        Self::Open { requests: requests.into(), request_timeout: None }
+        Self::Open { requests: requests.into(), request_timeout: None, no_overlap: false }
     }
 
     /// The loop of a service: 2 000 requests per second, or streams.
@@ -197,6 +200,8 @@ impl Traffic {
             Loop::Open { request_timeout, .. } => request_timeout,
             _ => None,
         };
+        /// Whether requests wait for a connection without a request in flight.
+        no_overlap: bool = |it| matches!(it.the_loop, Loop::Open { no_overlap: true, .. });
         /// Requests per short-lived connection.
         requests_per_connection: Option<u32> = |it| match it.the_loop {
             Loop::Sessions { requests_per_connection, .. } | Loop::ClosedSessions { requests_per_connection, .. } =>

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
 use wire::{Ports, ServiceSpec};
 
-use super::{LoadConfig, Loop, Popularity, Timestamps, Transport, active_count};
+use super::{LoadConfig, Loop, Popularity, Roles, Timestamps, Transport, active_count};
 use crate::time::schedule::records_max;
 
 /// A row of [`RULES`].
@@ -122,6 +122,16 @@ pub const RULES: &[Rule] = rules! {
         "kernel timestamps need an open loop over lasting connections, without retries; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && (it.transport() == Transport::Unix || it.client.tls.is_some()),
         "kernel timestamps count the bytes of plain text over IP; set timestamps = \"client\", or use neither a Unix socket nor TLS";
+
+    // Requests that do not overlap.
+    "workload.no-overlap", |it| it.no_overlap() && it.trace().is_some_and(|trace| trace.has_connections),
+        "the trace selects the connections; ignore its column (ignore = \"connection\", --trace-ignore connection)";
+    "workload.no-overlap", |it| it.no_overlap() && has_retries(it),
+        "a retry goes to the next connection, free or not; remove one of the two";
+    "workload.no-overlap", |it| it.no_overlap() && it.client.roles == Roles::TwoThreads,
+        "the thread that reads a response sends the next request; remove the roles (--roles)";
+    "client.timestamps", |it| it.no_overlap() && is_stamped(it),
+        "the kernel's times would include waits for a free connection; remove no-overlap, or set timestamps = \"client\"";
 
     // Timeouts and retries.
     "client.timeout", |it| it.client.timeout_ns == 0, "must be longer than 0, such as 10s";
@@ -253,6 +263,11 @@ mod tests {
         let replay = replay_of(trace.clone());
         let varied = open.clone().with(profiled(steps));
         let churn = open.clone().with(sessions(1));
+        let without_overlap = |it: &mut LoadConfig| match &mut it.the_loop {
+            Loop::Open { no_overlap, .. } => *no_overlap = true,
+            _ => unreachable!(),
+        };
+        let free = open.clone().with(without_overlap);
         let unix = open.clone().with(|it| it.target = Address::Unix("x".into()));
         let udp = |ports, request_bytes| {
             load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 }).with(|it| it.connections = 2)
@@ -277,10 +292,10 @@ mod tests {
         let retries = RequestTimeout { retries: 1, ..timeout };
         let with = |load: &LoadConfig, it| {
             let requests = load.requests().unwrap().clone();
-            load.clone().with(|own| own.the_loop = Loop::Open { requests, request_timeout: Some(it) })
+            load.clone().with(|own| own.the_loop = Loop::Open { requests, request_timeout: Some(it), no_overlap: false })
         };
         assert_eq!(check(&with(&open, RequestTimeout { retry_budget: Some(0.1), ..retries })), Ok(()));
-        for valid in [&open, &varied, &replay, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
+        for valid in [&open, &varied, &replay, &free, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {
             assert_eq!(check(valid), Ok(()), "{valid:?}");
         }
         let rows = [
@@ -318,6 +333,10 @@ mod tests {
             (with(&open, RequestTimeout { retry_budget: Some(f64::NAN), ..retries }), "client.retry-budget"),
             (with(&open, retries).with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
             (with(&open, retries).with(active(0.5)), "client.retries"),
+            (with(&open, retries).with(without_overlap), "workload.no-overlap"),
+            (replay.clone().with(without_overlap), "workload.no-overlap"),
+            (free.clone().with(|it| it.client.roles = Roles::TwoThreads), "workload.no-overlap"),
+            (free.with(|it| it.client.timestamps = Timestamps::Kernel), "client.timestamps"),
             (open.clone().with(|it| it.phases.measure_ns = 0), "phases.measure"),
             (open.clone().with(active(0.0025)).with(|it| it.client.clients = 2), "client.clients"),
             (open.clone().with(popular(1.0)).with(|it| it.client.clients = 2), "workload.popularity"),

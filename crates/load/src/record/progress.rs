@@ -13,6 +13,7 @@ pub struct Progress {
 #[repr(align(128))]
 struct Send {
     sent: AtomicU64,
+    queued: AtomicU64,
     done: AtomicBool,
 }
 
@@ -28,6 +29,11 @@ impl Progress {
     #[inline]
     pub fn add_sent(&self) {
         add(&self.send.sent, 1);
+    }
+
+    /// Counts a request of the window that found its connection, or all connections, busy.
+    pub fn add_queued(&self) {
+        add(&self.send.queued, 1);
     }
 
     /// Marks the send role as done: it will send no more requests.
@@ -54,6 +60,10 @@ impl Progress {
     #[inline]
     pub fn add_bytes(&self, count: u64) {
         add(&self.receive.bytes, count);
+    }
+
+    pub fn queued(&self) -> u64 {
+        self.send.queued.load(Relaxed)
     }
 
     pub fn lost(&self) -> u64 {

@@ -25,14 +25,26 @@ pub struct Record {
     pub sent: AtomicU64,
     /// The time of the response, or [`REJECTED`].
     pub complete: AtomicU64,
-    /// The connection, as an index of the client's connections.
-    pub connection: u32,
+    connection: AtomicU32,
     next: AtomicU32,
 }
 
 impl Record {
     pub fn new(planned: u64, connection: u32) -> Self {
-        Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
+        let (sent, complete) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { planned, sent, complete, connection: AtomicU32::new(connection), next: AtomicU32::new(NONE) }
+    }
+
+    /// The connection, as an index of the client's connections.
+    #[inline]
+    pub fn connection(&self) -> u32 {
+        self.connection.load(Relaxed)
+    }
+
+    /// Sets the connection of a request that has none until one is free.
+    #[inline]
+    pub fn set_connection(&self, connection: u32) {
+        self.connection.store(connection, Relaxed);
     }
 
     /// Returns the requests of a client's schedule, in ticks after the start of the ramp.
@@ -208,6 +220,12 @@ impl Tail {
             last => records[last as usize - 1].next.store(id, Release),
         }
         self.0 = id;
+    }
+
+    /// Whether the last record is answered or lost.
+    #[inline]
+    pub fn is_settled(self, records: &[Record]) -> bool {
+        self.0 == NONE || records[self.0 as usize - 1].complete.load(Relaxed) != 0
     }
 }
 

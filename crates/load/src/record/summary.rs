@@ -90,7 +90,7 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
                 (sent, arrived) => arrived as i64 - sent as i64,
             }
         }),
-        connection: first + record.connection,
+        connection: first + record.connection(),
         ..Sample::UNKNOWN
     };
     let mut samples: Vec<Sample> = recorded
@@ -144,7 +144,7 @@ pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
     for Recorded { first, records, .. } in recorded {
         for record in records.iter().filter(|record| record.complete.load(Relaxed) == 0) {
-            let connection = (first + record.connection) as usize;
+            let connection = (first + record.connection()) as usize;
             match links[connection].failure() {
                 Some(class) => {
                     errors.count(class, 1);

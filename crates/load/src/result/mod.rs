@@ -70,6 +70,10 @@ pub struct LoadResult {
     /// instead of a response, or as a response had announced.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub closed_by_server: u64,
+    /// The share of the window's requests that were sent on a connection with an unanswered request, in an open loop over lasting
+    /// connections. If requests do not overlap: the share that waited for a free connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_share: Option<f64>,
     /// Send delay: t2 − t1. A short-lived connection's first request counts as sent when its connect(2) begins.
     pub send_delay: Measured,
     /// Service time: t3 − t2.

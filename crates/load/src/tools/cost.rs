@@ -69,7 +69,7 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let mut bytes = [0; BYTES as usize];
     let mut ticks = 0;
     for (number, record) in records.iter().enumerate() {
-        let peer = &mut peers[record.connection as usize];
+        let peer = &mut peers[record.connection() as usize];
         let before = clock.now();
         sender.send();
         // Receive after each send, as `one_loop` does. This collects kernel timestamps, if enabled.

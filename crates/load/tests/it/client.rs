@@ -1,10 +1,13 @@
 //! The client against small servers with known behaviour and faults.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -161,6 +164,35 @@ fn several_requests_may_be_outstanding_on_one_connection() {
     // Responses arrive in the order of the requests.
     let complete: Vec<i64> = samples.iter().map(|sample| sample.complete_ns).collect();
     assert!(complete.is_sorted());
+}
+
+#[test]
+fn request_without_overlap_waits_for_a_free_connection() {
+    let overlaps = Arc::new(AtomicU64::new(0));
+    let counted = overlaps.clone();
+    // Three requests become due in the time of a response.
+    let target = server(move |mut stream| {
+        while stream.read_exact(&mut [0; REQUEST]).is_ok() {
+            thread::sleep(Duration::from_millis(5));
+            stream.set_nonblocking(true).unwrap();
+            counted.fetch_add(u64::from(stream.peek(&mut [0]).is_ok()), SeqCst);
+            stream.set_nonblocking(false).unwrap();
+            stream.write_all(&[0; RESPONSE]).unwrap();
+        }
+    });
+    for (no_overlap, active, used) in [(true, 1.0, 2), (true, 0.5, 1), (false, 1.0, 2)] {
+        overlaps.store(0, SeqCst);
+        let Outcome { report, samples, .. } =
+            run(&config(target).with(|it| (it.connections, it.no_overlap, it.active) = (2, no_overlap, active)));
+        assert_eq!((report.errors.total(), report.completed), (0, 180), "{report:?}");
+        assert_eq!(overlaps.load(SeqCst) == 0, no_overlap);
+        assert!(report.queued_share.is_some_and(|share| share > 0.3 && share <= 1.0), "{:?}", report.queued_share);
+        // The wait is the server's: 180 responses of 5 ms take longer than the window.
+        assert!(report.service.distribution.p90_ns > 50_000_000, "{:?}", report.service.distribution);
+        assert_eq!(samples.iter().map(|it| it.connection).collect::<BTreeSet<u32>>().len(), used);
+    }
+    let quick = run(&config(server(answer_all)).with(|it| it.no_overlap = true)).report;
+    assert_eq!((quick.completed, quick.roles), (180, Roles::OneLoop));
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn requests_with_retries_wait_for_a_reconnect() {
     let request_timeout = Some(RequestTimeout { timeout_ns: 30_000_000_000, retries: 2, retry_budget: None });
     let report = run(&open(target).with(|it| {
         let requests = it.requests().unwrap().clone();
-        (it.connections, it.the_loop) = (1, Loop::Open { requests, request_timeout });
+        (it.connections, it.the_loop) = (1, Loop::Open { requests, request_timeout, no_overlap: false });
     }))
     .report;
     let goodput = report.goodput.unwrap();

@@ -179,7 +179,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn text(trial: &Trial, report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
     let over_time = over_time(&trial.workload, Profile::words).map(|it| format!("over the window: {it}\n"));
-    let facts = medium.prose(&(over_time.unwrap_or_default() + &facts(report, verdict, medium)));
+    let facts = medium.prose(&(over_time.unwrap_or_default() + &facts(trial, report, verdict, medium)));
     medium.finished(format!("{}\n{facts}\n", times(report, medium)))
 }
 
@@ -231,7 +231,7 @@ fn times(report: &LoadResult, medium: Medium) -> String {
 }
 
 /// Formats counts, rates, errors and the verdict as lines of text.
-fn facts(report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
+fn facts(trial: &Trial, report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
     let mut lines = Vec::new();
     if let Some(kernel) = &report.kernel {
         lines.push(format!(
@@ -283,6 +283,9 @@ fn facts(report: &LoadResult, verdict: &Verdict, medium: Medium) -> String {
         let count = format::counted(report.closed_by_server as usize, "connection", "connections");
         lines.push(format!("closed by the server: {count}, opened again"));
     }
+    let no_overlap = trial.workload.no_overlap;
+    let queued = load_result::queued("", report.queued_share, no_overlap);
+    lines.extend(queued.map(|share| load_result::about_queued(&share, no_overlap)));
     lines.extend(report.tls.as_ref().map(|tls| {
         let [full, resumed] = [&tls.full, &tls.resumed].map(|times| times.distribution.count);
         format!("TLS with {}: {full} full handshakes, {resumed} resumed", tls.cipher)

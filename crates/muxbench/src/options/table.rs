@@ -323,6 +323,11 @@ rows! {
         "idle" "N" whole::<u32>, is_list: true;
         /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
         "popularity" "POPULARITY" value::<Popularity>;
+        /// Send each request of an open loop on a free connection, as wrk2 does
+        ///
+        /// Without a free connection it waits, and its response time includes the wait. By default requests leave at their planned times,
+        /// so several may be in flight on a connection, which a server that handles one at a time answers late
+        "no-overlap" "" switch;
     }
     CLOSED "Load" "workload." {
         /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]

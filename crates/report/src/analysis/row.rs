@@ -107,6 +107,9 @@ pub struct Row {
     pub(crate) churn: Option<Churn>,
     /// The number of times that the server closed a lasting connection, which the client opened again.
     pub(crate) closed_by_server: u64,
+    /// The share of the requests that queued behind others of their connection, or for a free one; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queued_share: Option<f64>,
     /// `None` unless the service is `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) http: Option<Http>,

@@ -293,6 +293,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
+        queued_share: mean(loads().filter_map(|load| load.queued_share)),
         closed_by_server: loads().map(|load| load.closed_by_server).sum(),
         http: http(&loads().filter_map(|load| load.http.as_ref()).collect::<Vec<_>>()),
         tls: tls(&loads().filter_map(|load| load.tls.as_ref()).collect::<Vec<_>>()),

@@ -74,6 +74,7 @@ pub fn title(workload: &Workload) -> String {
         Some(Schedule::ConstantTogether) => words.push("simultaneously at constant intervals".into()),
         Some(Schedule::Poisson) => words.push("as a Poisson process".into()),
     }
+    words.extend(workload.no_overlap.then(|| "no overlap".to_owned()));
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
@@ -130,7 +131,7 @@ mod tests {
         ] {
             let request_timeout = Some(RequestTimeout { timeout_ns: 200_000_000, retries, retry_budget });
             let requests = usual.requests().unwrap().clone();
-            let workload = usual.clone().with(|it| it.the_loop = Loop::Open { requests, request_timeout });
+            let workload = usual.clone().with(|it| it.the_loop = Loop::Open { requests, request_timeout, no_overlap: false });
             assert_eq!(title(&workload), format!("{}, {words}", title(&usual)));
             assert!(!is_same_traffic(&workload, &usual));
         }

@@ -26,6 +26,27 @@ pub fn errors(report: &LoadResult) -> String {
     }
 }
 
+/// The smallest share of overlapping requests that is worth a sentence.
+const OVERLAP_SHARE_MIN: f64 = 0.01;
+
+/// Formats the share of requests that queued behind others of their connection; `None` for few. If requests do not overlap, the share
+/// that waited for a free connection. `name` stands before it.
+pub fn queued(name: &str, share: Option<f64>, no_overlap: bool) -> Option<String> {
+    let share = share.filter(|share| no_overlap || *share >= OVERLAP_SHARE_MIN)?;
+    Some(format!("{name}{}", format::percent((share * 1e3).round() / 1e3)))
+}
+
+/// Explains the shares of [`queued`].
+pub fn about_queued(shares: &str, no_overlap: bool) -> String {
+    if no_overlap {
+        return format!("Requests that waited for a free connection: {shares}.");
+    }
+    format!(
+        "Requests sent while an earlier one of their connection was unanswered: {shares}. If the server handles one request of a \
+         connection at a time, they waited for it; with --no-overlap they go to free connections."
+    )
+}
+
 /// Formats the counts of lost, duplicate and reordered datagrams in a line.
 pub fn datagrams(report: &DatagramResult, planned: u64) -> String {
     let dropped = match report.dropped {

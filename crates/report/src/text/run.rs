@@ -10,7 +10,7 @@ use super::host::conditions;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
-use super::{along, boxplot, tail_mark};
+use super::{along, boxplot, load_result, tail_mark};
 use crate::analysis::conclusion;
 use crate::analysis::stream::Streams;
 use crate::analysis::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
@@ -185,6 +185,7 @@ pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String 
         lines.extend(churn(rows, medium));
         lines.extend(http(rows, medium));
         lines.extend(closed_by_server(rows, medium));
+        lines.extend(queued(comparison, medium));
         lines.extend(tls(rows, medium));
         lines.extend(kernel(rows, medium));
         for row in rows {
@@ -329,6 +330,15 @@ fn closed_by_server(rows: &[Row], medium: Medium) -> Option<String> {
     let each: Vec<String> = closed.map(|row| format!("{} {}", row.label(), row.closed_by_server)).collect();
     let each = each.join(", ");
     (!each.is_empty()).then(|| medium.prose(&format!("Connections closed by the server, and opened again: {each}.")))
+}
+
+/// Returns the shares of requests that queued for their connections, or for a free one.
+fn queued(comparison: &Comparison, medium: Medium) -> Option<String> {
+    let no_overlap = comparison.workload.no_overlap;
+    let each = comparison.rows.iter();
+    let each = each.filter_map(|row| load_result::queued(&format!("{} ", row.label()), row.queued_share, no_overlap));
+    let each = each.collect::<Vec<_>>().join(", ");
+    (!each.is_empty()).then(|| medium.prose(&load_result::about_queued(&each, no_overlap)))
 }
 
 fn tls_columns() -> Vec<Column<Row>> {

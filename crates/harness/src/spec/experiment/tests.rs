@@ -56,6 +56,8 @@ fn settings_without_effect_are_named_with_what_has_them() {
         (GOOD.replace("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""), "workload.active"),
         (GOOD.replace("[phases]", "requests-per-connection = 1\nactive = \"1/2\"\n[phases]"), "workload.active"),
         (GOOD.replace("[phases]", "[phases]\nsessions = 10"), "phases.sessions"),
+        (GOOD.replace("[phases]", "requests-per-connection = 1\nno-overlap = true\n[phases]"), "workload.no-overlap"),
+        (GOOD.replace("[phases]", "popularity = \"zipf\"\nno-overlap = true\n[phases]"), "workload.popularity"),
         (GOOD.replace("[phases]", "[client]\nretry-budget = \"10%\"\n[phases]"), "client.retry-budget"),
         (GOOD.replace("[phases]", "ports = 3\n[phases]"), "workload.ports"),
         (service("udp", "connections = 3").replace("connections = 10\n", ""), "workload.connections"),
@@ -76,6 +78,9 @@ fn settings_without_effect_are_named_with_what_has_them() {
     let closed = GOOD.replace("[phases]", "schedule = \"closed\"\nactive = \"1/2\"\nthink = \"1ms\"\n[phases]");
     let load = &Experiment::of(&closed).loads().unwrap()[0];
     assert_eq!((load.rate_per_s(), load.active(), load.think().mean_ns), (None, 1.0, 1_000_000));
+    let free = GOOD.replace("[phases]", "popularity = \"zipf\"\nno-overlap = true\n[phases]");
+    let free = &Experiment::of(&free).loads().unwrap()[0];
+    assert_eq!((load.no_overlap(), free.no_overlap(), free.popularity()), (false, true, Popularity::Uniform));
 }
 
 #[test]

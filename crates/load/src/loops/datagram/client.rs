@@ -235,7 +235,7 @@ impl<'a> Client<'a> {
     #[inline]
     fn send(&mut self, progress: &Progress) {
         let (number, record) = (self.next, &self.matcher.records[self.next]);
-        let target = self.matcher.targets[record.connection as usize];
+        let target = self.matcher.targets[record.connection() as usize];
         put_id(&mut self.request, self.matcher.ids.of(number as u32));
         for attempt in 1.. {
             // t2: only the system call is between this reading and the kernel.

@@ -79,7 +79,7 @@ impl<'a> Matcher<'a> {
         }
         let request = id.and_then(|id| self.sent(id));
         let Some((number, record)) =
-            request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
+            request.filter(|(_, record)| from == Some(self.targets[record.connection() as usize]))
         else {
             self.result.errors.count(Class::Wrong, 1);
             return false;
@@ -89,7 +89,7 @@ impl<'a> Matcher<'a> {
             self.result.duplicates += in_window;
             return false;
         }
-        let newest = &mut self.newest[record.connection as usize];
+        let newest = &mut self.newest[record.connection() as usize];
         if *newest > number as u32 {
             self.result.reordered += in_window;
         } else {

@@ -1,5 +1,6 @@
 //! The open loop: requests are sent as planned, whatever the server does.
 
+mod free;
 pub mod receive;
 mod reconnect;
 mod retry;
@@ -29,6 +30,7 @@ use crate::sync::atomic::AtomicU32;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule::{self, replay::Replay};
 use crate::time::slices::OwnSlices;
+use free::Free;
 use receive::Receiver;
 use reconnect::{Handover, Reconnects};
 use retry::Attempts;
@@ -92,6 +94,8 @@ pub fn run<P: ClientProtocol>(
         let stamper = kernel.as_ref().map(|it| Stamper::new(config, it.hardware, &client.stamps, shared));
         let reconnects = Some(Reconnects::new(&dialer, number as u32, &client.handover));
         let mut sender = Sender::new(shared, config, &sockets, Some(&client.handover));
+        sender.window = times.window.clone();
+        sender.free = Free::of(config, links.len() as u32, number as u32);
         let mut receiver = Receiver::new(shared, sockets, stamper, reconnects)?;
         receiver.timeout_ticks = config.request_timeout().map(|it| clock.ticks(it.timeout_ns as f64));
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
@@ -131,6 +135,7 @@ pub fn run<P: ClientProtocol>(
     let (responses, sockets): (Vec<_>, Vec<_>) = received.into_iter().unzip();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
+    let queued: u64 = clients.iter().map(|client| client.progress.queued()).sum();
     let attempts = settle(config, &clock, &links, times, &mut clients);
     if cut.is_some() {
         for client in &mut clients {
@@ -144,6 +149,7 @@ pub fn run<P: ClientProtocol>(
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
     report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
     report.closed_by_server = responses.iter().map(|it| it.reconnects).sum();
+    report.queued_share = Some((queued as f64 / report.planned.max(1) as f64).min(1.0));
     report.http = config.http.as_ref().map(|_| HttpResult {
         statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),

@@ -174,7 +174,7 @@ pub fn settle(
     };
     for request in &mut *requests {
         let (sent, complete) = (request.sent.load(Relaxed), request.complete.load(Relaxed));
-        if !count(sent, complete, request.connection) {
+        if !count(sent, complete, request.connection()) {
             request.complete.store(0, Relaxed);
         }
     }
@@ -211,7 +211,7 @@ mod tests {
     fn retries(retries: u32, retry_budget: Option<f64>) -> Retries {
         let request_timeout = Some(RequestTimeout { timeout_ns: 1, retries, retry_budget });
         let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
-            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout };
+            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
         });
         Retries::of(&config, &Clock::calibrate(ClockChoice::Monotonic).unwrap(), 9).unwrap()
     }

@@ -54,6 +54,7 @@ pub fn one_loop<P: ClientProtocol>(
         is_spare = !late && events.iter().next().is_none();
         for event in events.iter() {
             receiver.handle(event);
+            sender.release(event.0);
             if sender.is_due(clock.now()) {
                 sender.send();
             }

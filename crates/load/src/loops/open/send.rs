@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
 use crate::driver::RETRY_NS;
+use crate::loops::open::free::Free;
 use crate::loops::open::reconnect::{Handover, Reconnected};
 use crate::loops::open::retry::{Retries, is_answered};
 use crate::protocol::ClientProtocol;
@@ -28,7 +30,13 @@ pub struct Sender<'a, P: ClientProtocol> {
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
+    /// The first planned request that is on no connection yet. It is `next` unless requests wait for a free connection.
+    waiting: usize,
     planned: usize,
+    /// The window, in ticks.
+    pub window: Range<u64>,
+    /// `None` if requests may overlap.
+    pub free: Option<Free>,
     /// `None` if requests are sent only once.
     retries: Option<Retries>,
     /// `None` if the end of a connection is an error.
@@ -79,7 +87,10 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             retry_at: 0,
             retry_ticks: shared.clock.ticks(RETRY_NS),
             next: 0,
+            waiting: 0,
             planned: shared.planned(),
+            window: 0..0,
+            free: None,
             retries: Retries::of(config, &shared.clock, shared.records.len()),
             handover,
             ended: Vec::new(),
@@ -98,8 +109,15 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.due().is_some_and(|due| now >= due)
     }
 
+    /// Whether requests wait to be written, or for a free connection.
     pub fn has_unsent(&self) -> bool {
-        !self.blocked.is_empty()
+        !self.blocked.is_empty() || self.is_waiting()
+    }
+
+    /// Whether requests wait for a free connection.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        self.free.is_some() && self.waiting < self.next
     }
 
     /// The connections to take over; `None` if the end of a connection is an error.
@@ -110,7 +128,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     /// The time of the next attempt to write to a full socket, or of the next retry, in ticks; `None` if nothing waits.
     #[inline]
     pub fn wake_at(&self) -> Option<u64> {
-        let write_at = self.has_unsent().then_some(self.retry_at);
+        let write_at = (!self.blocked.is_empty()).then_some(self.retry_at);
         write_at.into_iter().chain(self.retries.as_ref().and_then(|it| it.next_at)).min()
     }
 
@@ -119,18 +137,78 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.due().is_none() && !self.retries.as_ref().is_some_and(Retries::is_waiting)
     }
 
-    /// Sends the next planned request.
+    /// Sends the next planned request. If requests do not overlap, it may wait for a free connection.
     #[inline]
     pub fn send(&mut self) {
         let index = self.next;
         self.next += 1;
-        let was_sent = self.send_on(self.shared.records[index].connection, index);
+        if self.free.is_some() {
+            return self.send_on_free(index);
+        }
+        let was_sent = self.send_on(self.shared.records[index].connection(), index);
         if let Some(retries) = &mut self.retries {
             retries.earn();
             match was_sent {
                 true => retries.wait_for(index),
                 false => self.send_again(index),
             }
+        }
+    }
+
+    /// Sends the next planned request on a free connection. Without one it waits, and t2 is now: the client is in time.
+    fn send_on_free(&mut self, index: usize) {
+        if self.waiting == index && self.send_waiting() {
+            return;
+        }
+        self.shared.records[index].sent.store(self.shared.clock.now(), Relaxed);
+        self.shared.progress.add_sent();
+        self.count_queued(index);
+    }
+
+    /// Sends the first request that is on no connection yet. Returns `false` if no connection is free.
+    fn send_waiting(&mut self) -> bool {
+        let Shared { records, links, .. } = self.shared;
+        while let Some(at) = self.free.as_mut().and_then(Free::take) {
+            if !links[at as usize].is_working() {
+                self.take_over();
+            }
+            // A connection that the server closes becomes free again once it is open.
+            if links[at as usize].is_working() {
+                records[self.waiting].set_connection(at);
+                self.send_on(at, self.waiting);
+                self.waiting += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes a connection free unless it has a request in flight, and sends waiting requests. Call it after each of its events.
+    #[inline]
+    pub fn release(&mut self, at: usize) {
+        if self.free.is_some() {
+            self.release_one(at);
+        }
+    }
+
+    fn release_one(&mut self, at: usize) {
+        let Shared { records, links, .. } = self.shared;
+        if !links[at].is_working() {
+            self.take_over();
+        }
+        if let Some(free) = &mut self.free
+            && links[at].is_working()
+            && self.connections[at].tail.is_settled(records)
+        {
+            free.add(at);
+        }
+        while self.is_waiting() && self.send_waiting() {}
+    }
+
+    #[inline]
+    fn count_queued(&self, index: usize) {
+        if self.window.contains(&self.shared.records[index].planned) {
+            self.shared.progress.add_queued();
         }
     }
 
@@ -145,17 +223,27 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
                 return false;
             }
         }
+        let is_queued = !self.connections[at as usize].tail.is_settled(records);
+        if is_queued {
+            self.count_queued(index);
+        }
+        // t2 of a request that has waited for a free connection was before the wait.
+        let has_waited = record.sent.load(Relaxed) != 0;
         let connection = &mut self.connections[at as usize];
         connection.tail.push(link, records, index);
         if connection.blocked.is_some() || !link.is_working() {
             // The request waits behind earlier bytes, or for a reconnect.
-            record.sent.store(clock.now(), Relaxed);
+            if !has_waited {
+                record.sent.store(clock.now(), Relaxed);
+            }
         } else {
             let request = protocol.encode(self.shared.request(index), &mut self.scratch);
             let offered = &request[..request.len().min(self.bytes_max.0)];
             connection.io.encrypt(offered);
             // t2: only the write is between this reading and the kernel.
-            record.sent.store(clock.now(), Relaxed);
+            if !has_waited {
+                record.sent.store(clock.now(), Relaxed);
+            }
             match connection.io.write(offered) {
                 Ok(count) if count == request.len() => {}
                 Ok(count) => self.block(at, index, count),
@@ -163,7 +251,9 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
                 Err(error) => link.fail_to_send(error),
             }
         }
-        progress.add_sent();
+        if !has_waited {
+            progress.add_sent();
+        }
         true
     }
 
@@ -236,7 +326,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
     fn connection_of(&self, index: usize) -> usize {
         let Shared { records, retries, .. } = self.shared;
         let of_retry = index.checked_sub(self.planned).map(|at| retries[at].connection.load(Relaxed));
-        of_retry.unwrap_or(records[index].connection) as usize
+        of_retry.unwrap_or(records[index].connection()) as usize
     }
 
     #[cold]
@@ -356,7 +446,7 @@ mod tests {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
         let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
-            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout };
+            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
         });
         // Two planned requests, and the records of two retries.
         let records = [0; 4].map(|planned| Record::new(planned, 0));

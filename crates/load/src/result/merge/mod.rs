@@ -107,6 +107,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
         trial_requests: sum(&|it| it.trial_requests),
         closed_by_server: sum(&|it| it.closed_by_server),
+        queued_share: queued_share(accounts),
         send_delay,
         service,
         late,
@@ -137,6 +138,14 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         involuntary_switches: sum(&|it| it.involuntary_switches),
         ..first.clone()
     }
+}
+
+/// Returns the mean of the shares, weighted by the planned requests; `None` if any share is unknown.
+fn queued_share(accounts: &[Account]) -> Option<f64> {
+    let count = |report: &LoadResult| Some(report.queued_share? * report.planned as f64);
+    let queued: f64 = accounts.iter().map(|account| count(&account.report)).sum::<Option<f64>>()?;
+    let planned: f64 = accounts.iter().map(|account| account.report.planned as f64).sum();
+    Some(queued / planned.max(1.0))
 }
 
 fn process(account: &Account, all: &[Account]) -> ProcessResult {

@@ -13,7 +13,7 @@ fn whole(processes: u32) -> LoadConfig {
     let requests = Pace::new(Schedule::SlotRandom, 3_000.0).into();
     config.with(|it| {
         it.connections = 10;
-        it.the_loop = Loop::Open { requests, request_timeout };
+        it.the_loop = Loop::Open { requests, request_timeout, no_overlap: false };
         it.phases = phases;
         it.client.processes = processes;
         it.client.cpus = vec![0];

@@ -51,11 +51,22 @@ pub fn records_max(config: &LoadConfig) -> u64 {
     requests.saturating_add(config.request_timeout().map_or(0, |it| it.retries_max(requests)))
 }
 
+/// Returns the active connections of a client with `connections` connections.
+pub fn active(config: &LoadConfig, connections: u32, client: u32) -> Vec<u32> {
+    Chooser::of_client(config, connections, client, &mut random_of(config, client)).active
+}
+
+/// Returns the random numbers of a client.
+fn random_of(config: &LoadConfig, client: u32) -> Xoshiro256PlusPlus {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.client.seed);
+    (0..config.client_number(client)).for_each(|_| random.jump());
+    random
+}
+
 /// Returns all requests of one client with `connections` connections, in order of time, without those of a trace. Equal arguments give
 /// equal requests.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.client.seed);
-    (0..config.client_number(client)).for_each(|_| random.jump());
+    let mut random = random_of(config, client);
     let mut choose = Chooser::of_client(config, connections, client, &mut random);
     let slots = Slots::new(config);
     let schedule = config.schedule().expect("only an open loop has planned requests");

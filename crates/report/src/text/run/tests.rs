@@ -216,6 +216,27 @@ fn closed_connections_are_named_with_their_servers() {
 }
 
 #[test]
+fn requests_that_queue_for_their_connections_are_said() {
+    let with = |share: f64, no_overlap: bool| {
+        let mut run = testkit::run();
+        run.header.trials.iter_mut().for_each(|trial| trial.workload.no_overlap = no_overlap);
+        for record in &mut run.records {
+            record.trial.workload.no_overlap = no_overlap;
+            record.load.iter_mut().for_each(|load| load.queued_share = Some(share));
+        }
+        render(&run, 1_000.into())
+    };
+    let few = with(0.004, false);
+    assert!(!few.contains("unanswered") && !few.contains("no overlap"), "{few}");
+    let many = with(0.38, false);
+    assert!(many.contains("of their connection was unanswered: ") && many.contains("epoll 38 %"), "{many}");
+    assert!(many.contains("with --no-overlap they go to free connections"), "{many}");
+    let free = with(0.004, true);
+    assert!(free.contains("no overlap, ") && free.contains("waited for a free connection: "), "{free}");
+    assert!(free.contains("epoll 0.4 %"), "{free}");
+}
+
+#[test]
 fn commands_are_quoted_for_a_shell() {
     let mut run = testkit::run();
     run.header.command = ["muxbench", "compare", "--exec", "py=python3 {port}"].map(str::to_owned).into();
