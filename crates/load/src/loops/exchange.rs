@@ -376,6 +376,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             Ok(0) => return self.end(exchange, io),
             Ok(_) => {}
             Err(Errno::AGAIN | Errno::INTR) => return (0, Received::Part),
+            Err(Errno::CONNRESET) if exchange.step == Step::Idle => return (0, Received::Closed),
             Err(error) => return (0, Received::Failed(error.into())),
         }
         // t3: right after the read that may complete a response.

@@ -14,6 +14,7 @@ use muxbench_load::config::{
 };
 use muxbench_load::result::Errors;
 use muxbench_load::{LoadConfig, LoadError, Outcome};
+use rustix::net::sockopt;
 use wire::{Address, ServiceSpec};
 
 use crate::server::{answer_one, http, read_head, reserve_port, server, service};
@@ -38,6 +39,12 @@ fn pipelined(target: Address, pipeline: u32) -> LoadConfig {
 }
 
 /// Creates an open loop with 600 requests per second.
+fn without_overlap(config: &mut LoadConfig) {
+    if let Loop::Open { no_overlap, .. } = &mut config.the_loop {
+        *no_overlap = true;
+    }
+}
+
 fn open(target: Address) -> LoadConfig {
     closed(target).with(|it| it.the_loop = Loop::open(Pace::new(Schedule::Constant, 600.0)))
 }
@@ -72,22 +79,36 @@ fn both_loops_reconnect() {
     }
 }
 
-/// A connection is idle for 500 ms, and the server closes it after 200 ms.
+/// A connection is idle for a multiple of 200 ms, and the server closes it after 100 ms.
 #[test]
 fn idle_connections_that_the_server_closes_are_opened_again() {
     let idle = |serve: fn(&mut TcpStream) -> Option<()>| -> Address {
         let serve = move |mut stream: TcpStream| {
-            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             while serve(&mut stream).is_some() {}
         };
         server(serve).into()
     };
     let http_target = idle(|stream| http(u32::MAX)(stream, 0));
-    let slow = |config: LoadConfig| config.with(|it| it.set_rate(Some(10.0)));
+    let reset = server(|mut stream: TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        while http(u32::MAX)(&mut stream, 0).is_some() {}
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    });
+    let slow = |config: LoadConfig| {
+        config.with(|it| {
+            it.set_rate(Some(5.0));
+            it.phases.measure_ns = 3_000_000_000;
+        })
+    };
     let fixed = slow(open(idle(answer_one))).with(|it| (it.http, it.service) = (None, service()));
     let two_threads = slow(open(http_target.clone())).with(|it| it.client.roles = Roles::TwoThreads);
-    let thinking = closed(http_target.clone()).with(|it| it.the_loop = thinking(500_000_000));
-    for config in [slow(open(http_target)), two_threads, fixed, thinking] {
+    let open_http = slow(open(http_target.clone()));
+    let free = open_http.clone().with(without_overlap);
+    let thinking = |target| closed(target).with(|it| it.the_loop = thinking(500_000_000));
+    let resets = [slow(open(reset.into())), thinking(reset.into())];
+    let all = [open_http, two_threads, free, fixed, thinking(http_target)];
+    for config in all.into_iter().chain(resets) {
         let report = run(&config).report;
         assert_eq!((report.errors, report.completed), (Errors::default(), report.planned), "{:?}", config.the_loop);
         assert!(report.completed > 10 && report.closed_by_server > 10, "{}", report.closed_by_server);
@@ -96,18 +117,23 @@ fn idle_connections_that_the_server_closes_are_opened_again() {
 
 #[test]
 fn request_that_the_server_drops_is_the_only_error() {
-    // Each connection answers one request, and closes instead of a second response.
-    let target = server(|mut stream| {
-        http(2)(&mut stream, 0);
-        read_head(&mut stream);
-        // A client that was delayed has sent more, which would make the end a reset.
-        stream.shutdown(Shutdown::Write).unwrap();
-        let _ = io::copy(&mut stream, &mut io::sink());
-    });
-    let report = run(&open(target.into())).report;
-    let lost = report.errors.short + report.errors.reset;
-    assert!(lost > 0 && lost == report.errors.total() && report.closed_by_server > 0, "{:?}", report.errors);
-    assert!(report.completed > 100 && report.completed + lost <= report.trial_requests, "{report:?}");
+    for (resets, roles) in [(false, Roles::Auto), (true, Roles::OneLoop), (true, Roles::TwoThreads)] {
+        // Each connection answers one request, and ends instead of a second response.
+        let target = server(move |mut stream| {
+            http(2)(&mut stream, 0);
+            read_head(&mut stream);
+            if resets {
+                return sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            }
+            // A client that was delayed has sent more, which would make the end a reset.
+            stream.shutdown(Shutdown::Write).unwrap();
+            let _ = io::copy(&mut stream, &mut io::sink());
+        });
+        let report = run(&open(target.into()).with(|it| it.client.roles = roles)).report;
+        let lost = if resets { report.errors.reset } else { report.errors.short + report.errors.reset };
+        assert!(lost > 0 && lost == report.errors.total() && report.closed_by_server > 0, "{:?}", report.errors);
+        assert!(report.completed > 100 && report.completed + lost <= report.trial_requests, "{report:?}");
+    }
 }
 
 #[test]

@@ -164,6 +164,10 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             }
             Ok(_) => self.ended(index),
             Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::CONNRESET) => {
+                let owes = self.connections[index].head.peek(&self.shared.links[index], self.shared.records).is_some();
+                self.closed(index, owes, Class::Reset);
+            }
             Err(error) => self.end(index, error.into()),
         }
     }
@@ -240,7 +244,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let answered = owed.filter(|_| !connection.io.is_cut_off());
         let reply = answered.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
         let (Some(record), Some(Reply::Last(bad))) = (owed, reply) else {
-            return self.closed(index, owed.is_some());
+            let is_short = owed.is_some() && !links[index].is_broken();
+            return self.closed(index, owed.is_some(), if is_short { Class::Short } else { Class::Reset });
         };
         self.responses.statuses.count(protocol.status(&connection.reader));
         connection.head.pass(record);
@@ -253,13 +258,12 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.reconnect(index);
     }
 
-    /// Reconnects after an end without announcement, unless it cut off a response, or the server rejects connections. Unanswered
+    /// Reconnects after an end or a reset without announcement, unless it cut off a response, or the server rejects connections. Unanswered
     /// requests are lost. Retries instead use another connection.
     #[cold]
-    fn closed(&mut self, index: usize, owes: bool) {
+    fn closed(&mut self, index: usize, owes: bool, class: Class) {
         let Shared { clock, records, links, progress, .. } = self.shared;
         let (link, connection) = (&links[index], &mut self.connections[index]);
-        let class = if owes && !link.is_broken() { Class::Short } else { Class::Reset };
         let (since, answered) = connection.reopened;
         let is_rejected = connection.head == answered && clock.between_ns(since, clock.now()) < REJECTS_NS;
         let stays = if owes { connection.first == 0 && self.timeout_ticks.is_none() } else { !is_rejected };
@@ -277,8 +281,9 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
     /// Reconnects after the end of a connection.
     #[cold]
     fn reconnect(&mut self, index: usize) {
-        let reconnects = self.reconnects.as_mut().filter(|_| self.shared.links[index].begin_reconnect());
-        let Some(reconnects) = reconnects else { return self.end(index, Class::Closed) };
+        let link = &self.shared.links[index];
+        let begins = |it: &&mut Reconnects<'_>| link.begin_reconnect() || it.handover.retract(index);
+        let Some(reconnects) = self.reconnects.as_mut().filter(begins) else { return self.end(index, Class::Closed) };
         let connection = &mut self.connections[index];
         self.poller.remove(connection.io.as_fd());
         connection.reconnecting = Some(Awaits::Nothing);

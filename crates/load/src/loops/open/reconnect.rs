@@ -45,6 +45,13 @@ impl Handover {
         self.sender.get().into_iter().for_each(Thread::unpark);
     }
 
+    /// Takes back a connection that ended before the send role took it over. Returns `false` if it has.
+    pub fn retract(&self, connection: usize) -> bool {
+        let mut reconnected = self.reconnected.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = reconnected.iter().position(|it| it.connection == connection);
+        at.map(|at| reconnected.swap_remove(at)).is_some()
+    }
+
     #[inline]
     pub fn take(&self) -> Vec<Reconnected> {
         if !self.has_some.load(Relaxed) {
