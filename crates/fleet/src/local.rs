@@ -13,8 +13,7 @@ use load::config::LoadConfig;
 use load::result::merge::Account;
 use load::time::clock::monotonic_ns;
 use netns::TestbedHost;
-use process::child::{Child, Process};
-use rustix::process::Signal;
+use process::child::{Child, Input, Process};
 
 use super::assign_cpus;
 use super::client::{
@@ -25,6 +24,9 @@ use super::client::{
 const LEAD_NS: u64 = 5_000_000;
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
+/// The time from an `end` message to the end of the window, in nanoseconds. A client looks for the message twice per second.
+const END_LEAD_NS: u64 = 600_000_000;
+
 /// Clients on this machine, which are started for each trial.
 pub struct Local {
     program: PathBuf,
@@ -33,7 +35,7 @@ pub struct Local {
     /// The clients of each contestant of the heat.
     contestants: Vec<Vec<LocalClient>>,
     deadline: Instant,
-    /// Ends the window of a single client if set: see `load::Listener::ends_window`.
+    /// Ends the windows of all clients if set, unless several contestants share them: see `load::Listener::ends_at_ns`.
     pub ends_window: Arc<AtomicBool>,
 }
 
@@ -120,13 +122,14 @@ impl Fleet for Local {
 
     fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let mut gathered = Vec::new();
-        let is_only = matches!(self.contestants.as_slice(), [clients] if clients.len() == 1);
-        let mut ends_early = is_only.then(|| self.ends_window.clone());
+        let mut ends_early = (self.contestants.len() == 1).then(|| self.ends_window.clone());
+        let inputs: Vec<Input> = self.contestants[contestant].iter().map(|client| client.child.input.clone()).collect();
         for client in &mut self.contestants[contestant] {
-            let handle = client.child.handle.clone();
             let mut hook = |event: Option<&Event>| {
                 if ends_early.take_if(|it| it.load(Relaxed)).is_some() {
-                    handle.signal(Signal::INT);
+                    let end = format!("end {}", monotonic_ns() + END_LEAD_NS);
+                    // A client that has ended is noticed when its report is missing.
+                    inputs.iter().for_each(|input| drop(input.send(&end)));
                 }
                 hook(event)
             };

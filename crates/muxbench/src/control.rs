@@ -2,6 +2,8 @@
 
 use std::io;
 use std::process::{self, ExitCode};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -14,6 +16,14 @@ pub fn read_line() -> io::Result<String> {
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
     Ok(line)
+}
+
+/// Returns the lines that follow on standard input, as they arrive.
+pub fn lines() -> io::Result<Receiver<String>> {
+    let (sender, lines) = mpsc::channel();
+    let read = move || while read_line().is_ok_and(|line| !line.is_empty() && sender.send(line).is_ok()) {};
+    thread::Builder::new().name("input".into()).spawn(read)?;
+    Ok(lines)
 }
 
 pub fn read_order<T: DeserializeOwned>() -> anyhow::Result<T> {

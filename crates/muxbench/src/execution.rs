@@ -37,9 +37,6 @@ use crate::{exit, output};
 use show::resume_command;
 pub use show::{code, print_places, show};
 
-/// The name of the experiment of `muxbench load`, whose window the first Ctrl-C ends.
-pub const LOAD: &str = "load";
-
 /// The workers of a distributed run; `None` if each trial starts its own client processes.
 type Clients = Option<Box<Workers>>;
 
@@ -117,7 +114,7 @@ pub fn run(
     strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
     change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
-    let (folder, run, ended) = measure(args, experiment, strategy, change)?;
+    let (folder, run, ended) = measure(args, experiment, strategy, change, false)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
@@ -129,12 +126,13 @@ pub fn of_command(name: &str) -> impl FnOnce(&mut RunHeader) -> anyhow::Result<(
     }
 }
 
-/// Does the same as [`run`], and returns the run without showing it.
+/// Does the same as [`run`], and returns the run without showing it. With `ends_window`, the first Ctrl-C ends the window of a trial.
 pub fn measure(
     args: &ExecutionArgs,
     experiment: impl Fn() -> anyhow::Result<Experiment>,
     strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
     change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
+    ends_window: bool,
 ) -> anyhow::Result<(PathBuf, Run, RunEnd)> {
     let (session, stop) = if args.has("resume") {
         let folder = || args.actions.get("resume").map_or_else(|| store::latest(Path::new("results")), Ok);
@@ -178,7 +176,8 @@ pub fn measure(
     };
     let folder = session.folder.clone();
     let resume = resume_command(&session.header, &in_shell(&folder), &args.display_flags());
-    let (run, ended) = session.execute(args.has("quiet"), &stop).with_context(|| failed(&resume))?;
+    let (run, ended) =
+        session.execute(args.has("quiet"), &stop, ends_window).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }
 
@@ -194,7 +193,9 @@ pub fn failed(resume: &str) -> String {
 /// results; the stored plan states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !store::is_run(folder) {
-        return Session::begin(experiment, Some(folder), false, None, whole)?.execute(quiet, stop).context(REPEAT);
+        return Session::begin(experiment, Some(folder), false, None, whole)?
+            .execute(quiet, stop, false)
+            .context(REPEAT);
     }
     let mut session = Session::open(folder, None)?;
     let plan = plan_as_stored(experiment, folder, &session.header)?;
@@ -209,7 +210,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     if session.header.trials != before {
         session.store.replace_header(&session.header)?;
     }
-    session.execute(quiet, stop).context(REPEAT)
+    session.execute(quiet, stop, false).context(REPEAT)
 }
 
 /// Checks that [`complete`] can finish the run in `folder`, if there is one.
@@ -251,7 +252,7 @@ pub fn prepare(
 /// Runs the missing trials of a stored run. `stop` ends it early.
 pub fn finish(folder: &Path, allow_exec: bool, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     let session = Session::resume(folder, allow_exec, None, |_| Ok(()));
-    session.with_context(|| format!("cannot resume {}", folder.display()))?.execute(quiet, stop)
+    session.with_context(|| format!("cannot resume {}", folder.display()))?.execute(quiet, stop, false)
 }
 
 /// Stores a changed header of a run that no process is writing.
@@ -418,8 +419,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs all trials that have no record yet, and returns the stored run.
-    fn execute(self, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
+    /// Runs all trials that have no record yet, and returns the stored run. With `ends_window`, a stop after the current trial ends
+    /// its window.
+    fn execute(self, quiet: bool, stop: &Stop, ends_window: bool) -> anyhow::Result<(Run, RunEnd)> {
         let Self { folder, store, header, done, clients } = self;
         let polling = header.idle_cpus_poll.then(idle_cpus::poll).transpose();
         let _polling = polling.context("cannot let idle CPUs poll, as the run requires; try again as root")?;
@@ -429,7 +431,7 @@ impl Session {
         let mut fleet: Box<dyn Fleet> = match clients {
             None => {
                 let mut local = Local::new(launch.program.clone());
-                if header.experiment == LOAD {
+                if ends_window {
                     local.ends_window = stop.after_trial.clone();
                 }
                 Box::new(local)

@@ -73,7 +73,8 @@ pub struct Child<E> {
     pub name: String,
     /// Other threads can kill the process with a clone.
     pub handle: ProcessHandle,
-    input: Option<ChildStdin>,
+    /// Other parts of this process can send lines with a clone.
+    pub input: Input,
     lines: mpsc::Receiver<String>,
     /// Receives the standard error when it has ended or exceeds its limit.
     stderr: mpsc::Receiver<String>,
@@ -119,6 +120,22 @@ impl ProcessHandle {
     }
 }
 
+/// The standard input of a process; empty once it is closed.
+#[derive(Clone)]
+pub struct Input(Arc<Mutex<Option<ChildStdin>>>);
+
+impl Input {
+    fn lock(&self) -> MutexGuard<'_, Option<ChildStdin>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a line. A process that has ended is a broken pipe.
+    pub fn send(&self, line: &str) -> std::io::Result<()> {
+        let mut input = self.lock();
+        writeln!(input.as_mut().ok_or_else(|| std::io::Error::other("its input is closed"))?, "{line}")
+    }
+}
+
 fn spawn_thread(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     thread::Builder::new().spawn(run).map(drop)
 }
@@ -156,7 +173,7 @@ impl<E: DeserializeOwned> Child<E> {
                 "cannot start a thread: {error}; raise the limit of processes (ulimit -u, the cgroup's pids.max) or the memory"
             );
         }
-        let input = process.stdin.take();
+        let input = Input(Arc::new(Mutex::new(process.stdin.take())));
         let handle = ProcessHandle(Arc::new(Mutex::new(process)));
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|child| child.strong_count() > 0);
@@ -177,7 +194,7 @@ impl<E: DeserializeOwned> Child<E> {
     }
 
     fn end_status(&mut self) -> String {
-        self.input = None;
+        *self.input.lock() = None;
         let deadline = Instant::now() + END_TIMEOUT;
         while !self.has_ended() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
@@ -192,11 +209,9 @@ impl<E: DeserializeOwned> Child<E> {
 
 impl<E: DeserializeOwned> Process<E> for Child<E> {
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        let failure = || format!("cannot send to {}", self.name);
-        let input = self.input.as_mut().context("its input is closed").with_context(failure)?;
-        match writeln!(input, "{line}") {
+        match self.input.send(line) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end_error()),
-            outcome => outcome.with_context(failure),
+            outcome => outcome.with_context(|| format!("cannot send to {}", self.name)),
         }
     }
 

@@ -132,9 +132,9 @@ pub trait Listener {
         Err(format!("workload.trace: this client does not read {}; use `muxbench load`", trace.file.display()))
     }
 
-    /// Whether to end the window now, before its planned end.
-    fn ends_window(&self) -> bool {
-        false
+    /// Returns the time at which to end the window before its planned end, on CLOCK_MONOTONIC in nanoseconds.
+    fn ends_at_ns(&mut self) -> Option<u64> {
+        None
     }
 
     /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` to start after 5 ms.
@@ -265,7 +265,7 @@ pub fn run_loops<'a, T: Send>(
 }
 
 /// Sleeps through a trial. Wakes to report progress, and to read the process's usage at the edges of the window. If the listener ends
-/// the window of lasting connections, stops the client after the cool-down of an open loop.
+/// the window, stops the client after the cool-down of an open loop.
 fn watch(
     trial: &Trial<'_>,
     progress: &[&Progress],
@@ -282,9 +282,10 @@ fn watch(
         ("measure", window.end),
         ("cool-down", window.end + phases.cool_down_ns),
     ];
-    let may_cut = config.requests_per_connection().is_none() && config.service.stream().is_none();
+    // The parts of a stream's window have no other lengths than the planned ones.
+    let may_cut = config.service.stream().is_none();
     let cut_cool_down_ns = if config.is_closed() { 0 } else { phases.cool_down_ns.min(CUT_COOL_DOWN_NS) };
-    let mut cut = None;
+    let (mut asked, mut cut) = (None, None);
     let mut usage = [None; 2];
     let mut next_ns = 0;
     while !is_over() {
@@ -294,8 +295,11 @@ fn watch(
                 *usage = Some(Usage::now());
             }
         }
-        if cut.is_none() && may_cut && times.window.contains(&now) && listener.ends_window() {
-            (cut, usage[1]) = (Some(now), Some(Usage::now()));
+        if asked.is_none() && may_cut && times.window.contains(&now) {
+            asked = listener.ends_at_ns().map(|at_ns| clock.at(at_ns)).filter(|at| times.window.contains(at));
+        }
+        if let Some(at) = asked.filter(|at| cut.is_none() && now >= *at) {
+            (cut, usage[1]) = (Some(at), Some(Usage::now()));
         }
         if cut.is_some_and(|cut| clock.between_ns(cut, now) as u64 >= cut_cool_down_ns) {
             stop();
@@ -317,7 +321,7 @@ fn watch(
         let edge_ns = ends.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
         // After the window, wake often: the cool-down ends early if no request is outstanding.
         let sleep_ns = match edge_ns {
-            Some(ns) if usage[1].is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
+            Some(ns) if usage[1].is_none() && asked.is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
             _ => 1_000_000,
         };
         thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));

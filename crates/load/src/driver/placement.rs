@@ -12,7 +12,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     let clients = config.client.clients as usize;
     let roles = match config.client.roles {
         // The loop that reads a response knows that its connection is free.
-        Roles::Auto if config.no_overlap => Roles::OneLoop,
+        Roles::Auto if config.no_overlap() => Roles::OneLoop,
         Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
         Roles::Auto => Roles::OneLoop,
         roles => roles,

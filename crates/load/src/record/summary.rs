@@ -291,11 +291,13 @@ impl Facts<'_> {
         let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
         let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
-        let completed_by_part: [u64; PARTS] = match self.usage.cut {
-            None => std::array::from_fn(|part| sum(&|it| it.completed_by_part[part])),
+        // The counts are those up to the planned end of the window.
+        let (completed_by_part, sent): ([u64; PARTS], u64) = match self.usage.cut {
+            None => (std::array::from_fn(|part| sum(&|it| it.completed_by_part[part])), sum(&|it| it.sent)),
             Some(_) => {
-                let complete = recordings.iter().flat_map(|it| &it.transactions).map(|it| it.complete);
-                by_part(&self.trial.times.window, complete)
+                let (window, all) = (&self.trial.times.window, || recordings.iter().flat_map(|it| &it.transactions));
+                let sent = all().filter(|it| window.contains(&it.sent)).count() as u64;
+                (by_part(window, all().map(|it| it.complete)), sent)
             }
         };
         let unsampled = sum(&|it| it.unsampled);
@@ -305,7 +307,7 @@ impl Facts<'_> {
         let mut report = LoadResult {
             rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
             completed_by_part,
-            rate_sent_per_s: sum(&|it| it.sent) as f64 / window_s,
+            rate_sent_per_s: sent as f64 / window_s,
             outstanding: Outstanding {
                 at_start: sum(&|it| it.outstanding[0]),
                 at_end: sum(&|it| it.outstanding[1]),

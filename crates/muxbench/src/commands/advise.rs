@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.goal(plan, &experiment, host)
     };
     let (folder, run, ended) =
-        execution::measure(&args.execution, experiment, strategy, execution::of_command("advise"))?;
+        execution::measure(&args.execution, experiment, strategy, execution::of_command("advise"), false)?;
     let report = AdviceReport::of(&run).context("the run is no race")?;
     args.execution.format.print(&report, text::advice::render)?;
     let confirmation = write_confirmation(&folder, &run)?;

@@ -186,7 +186,7 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
         Ok((plan, Strategy::Gate(GateGoal { old: builds()?.servers[0].clone(), limits: limits.clone(), time_max_ns })))
     };
     let (folder, run, ended) =
-        execution::measure(&args.execution, experiment, strategy, execution::of_command("gate"))?;
+        execution::measure(&args.execution, experiment, strategy, execution::of_command("gate"), false)?;
     if let Strategy::Gate(goal) = &run.header.strategy
         && let Some(TrialRecord { verdict, trial, .. }) = run.records.iter().find(|it| cannot_run(goal, it))
     {

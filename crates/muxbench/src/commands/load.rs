@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
 
 use ::load::config::Trace;
 use ::load::result::{HttpResult, LateSends, Measured};
@@ -21,7 +20,6 @@ use report::format;
 use report::text::{Medium, load_result, table, tail_mark};
 use schemars::JsonSchema;
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
 
 use crate::commands::idle;
 use crate::options::execution::ExecutionArgs;
@@ -82,16 +80,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
-    let ends_window = Arc::default();
-    signal_hook::flag::register(SIGINT, Arc::clone(&ends_window)).context("cannot handle signals")?;
-    let outcome = ::load::run_with(&config, &mut Runner { is_quiet, ends_window }).map_err(Into::into);
+    let mut runner = Runner { is_quiet, lines: None };
+    let outcome = ::load::run_with(&config, &mut runner).map_err(Into::into);
     let result = outcome.and_then(|Outcome { report, connections, samples, .. }| {
         if let Some(path) = &args.samples {
             harness::samples::write(path, &samples, &harness::samples::parameters(&config, Some(&trial))?)?;
         }
         control::send(&Event::Finished { report: Box::new(report) });
         // Keep the connections open until the runner has read their cost from the server.
-        control::read_line()?;
+        if let Some(lines) = &runner.lines {
+            while lines.recv().is_ok_and(|line| end_of(&line).is_some()) {}
+        }
         drop(connections);
         Ok(())
     });
@@ -104,8 +103,13 @@ fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
 /// Sends events to a runner and waits for its start signal.
 struct Runner {
     is_quiet: bool,
-    /// The runner sets it by SIGINT.
-    ends_window: Arc<AtomicBool>,
+    /// The lines that follow the start signal.
+    lines: Option<Receiver<String>>,
+}
+
+/// Returns the time of an `end` message, which ends the window before its planned end.
+fn end_of(line: &str) -> Option<u64> {
+    line.trim().strip_prefix("end ")?.parse().ok()
 }
 
 impl Listener for Runner {
@@ -119,14 +123,15 @@ impl Listener for Runner {
         traffic::trace::replay(trace)
     }
 
-    fn ends_window(&self) -> bool {
-        self.ends_window.load(Relaxed)
+    fn ends_at_ns(&mut self) -> Option<u64> {
+        end_of(&self.lines.as_ref()?.try_recv().ok()?)
     }
 
     fn begin(&mut self) -> Result<Option<u64>, String> {
         self.on(Event::Ready);
         let line = control::read_line().map_err(|error| format!("cannot read standard input: {error}"))?;
         let start_ns = line.trim().strip_prefix("begin ").and_then(|ns| ns.parse().ok());
+        self.lines = Some(control::lines().map_err(|error| format!("cannot start a thread: {error}"))?);
         start_ns.map(Some).ok_or_else(|| format!("unexpected line `{line}` on standard input: expected `begin NS`"))
     }
 }
@@ -136,7 +141,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let experiment = || {
         let options = args.target.add_to(&args.options)?;
         let mut experiment = changed(&options, BaseArgs::default().read()?, false, options.servers()?)?;
-        experiment.name = execution::LOAD.into();
+        experiment.name = "load".into();
         let cool_down = experiment.phases.cool_down;
         shorten(&args.options, &mut experiment, "load", None)?;
         if experiment.workload.service == Service::Stream {
@@ -156,7 +161,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         plan.trials.iter_mut().for_each(|trial| trial.client.seed = seed);
         Ok((plan, Strategy::Whole))
     };
-    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, |_| Ok(()))?;
+    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, |_| Ok(()), true)?;
     let [record] = run.records.as_slice() else { return execution::show(&folder, &run, ended, &args.execution) };
     let Some(report) = &record.load else { bail!("{}", record.verdict.reason) };
     let (verdict, format) = (&record.verdict, &args.execution.format);
@@ -283,7 +288,7 @@ fn facts(trial: &Trial, report: &LoadResult, verdict: &Verdict, medium: Medium) 
         let count = format::counted(report.closed_by_server as usize, "connection", "connections");
         lines.push(format!("closed by the server: {count}, opened again"));
     }
-    let no_overlap = trial.workload.no_overlap;
+    let no_overlap = trial.workload.no_overlap();
     let queued = load_result::queued("", report.queued_share, no_overlap);
     lines.extend(queued.map(|share| load_result::about_queued(&share, no_overlap)));
     lines.extend(report.tls.as_ref().map(|tls| {

@@ -107,8 +107,37 @@ fn suspended_and_interrupted_load_shows_its_figures() {
     assert_eq!(report["errors"]["timeout"], 0, "{report}");
 }
 
+/// The first Ctrl-C ends the windows of all clients at the same time.
+fn interrupted_clients_and_sessions_show_their_figures() {
+    let serve = Serve::start("epoll".parse().unwrap(), 64, 64);
+    for schedule in ["--schedule closed --think 5ms", "--rate 500", "--rate 500 --requests-per-connection 3"] {
+        let mut load = load()
+            .args(["--target", &serve.address.to_string(), "--request", "64B", "--response", "64B", "--json"])
+            .args("--connections 10 --client-processes 2 --ramp 0 --warm-up 200ms --measure 100s".split(' '))
+            .args(schedule.split(' '))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut message = BufReader::new(load.stderr.take().unwrap()).lines();
+        assert!(message.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+        kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+        message.for_each(drop);
+        let output = load.wait_with_output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+        let report = &json(&output)["report"];
+        let [planned, completed, window_ns] =
+            ["planned", "completed", "window_ns"].map(|name| report[name].as_u64().unwrap());
+        assert!(completed > 0 && window_ns < 90_000_000_000, "{schedule}: {completed} in {window_ns} ns");
+        assert_eq!((completed, report["processes"].as_array().map(Vec::len)), (planned, Some(2)), "{report}");
+        let errors = report["errors"].as_object().unwrap();
+        assert!(errors.values().all(|count| count == 0), "{schedule}: {errors:?}");
+    }
+}
+
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(stopped_client_is_client_limited_with_reason));
+    cases.once(case!(interrupted_clients_and_sessions_show_their_figures));
     cases.once(case!(suspended_and_interrupted_load_shows_its_figures));
     cases.alone(case!(stalled_closed_loop_and_two_threads_are_client_limited));
 }

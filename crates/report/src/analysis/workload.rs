@@ -74,7 +74,7 @@ pub fn title(workload: &Workload) -> String {
         Some(Schedule::ConstantTogether) => words.push("simultaneously at constant intervals".into()),
         Some(Schedule::Poisson) => words.push("as a Poisson process".into()),
     }
-    words.extend(workload.no_overlap.then(|| "no overlap".to_owned()));
+    words.extend(workload.no_overlap().then(|| "no overlap".to_owned()));
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),

@@ -334,7 +334,7 @@ fn closed_by_server(rows: &[Row], medium: Medium) -> Option<String> {
 
 /// Returns the shares of requests that queued for their connections, or for a free one.
 fn queued(comparison: &Comparison, medium: Medium) -> Option<String> {
-    let no_overlap = comparison.workload.no_overlap;
+    let no_overlap = comparison.workload.no_overlap();
     let each = comparison.rows.iter();
     let each = each.filter_map(|row| load_result::queued(&format!("{} ", row.label()), row.queued_share, no_overlap));
     let each = each.collect::<Vec<_>>().join(", ");

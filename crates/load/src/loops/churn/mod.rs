@@ -53,6 +53,9 @@ pub fn run<P: ClientProtocol>(
     let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
     let trial = Trial { pacing, ..Trial::sleeping(config, &clock, &times) };
     let (clients, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
+    let cut = usage.cut.map(|end| trial.until(end));
+    let (config, times) = cut.as_ref().map_or((config, &times), |(config, times)| (config, times));
+    let trial = Trial { config, times, ..trial };
     let facts = trial.facts(connect_ns, usage);
     let result = report(&facts, clients, sources.len().max(1), bytes_per_connection::<P>() as f64);
     Ok(Outcome::new(result, []))
@@ -82,7 +85,10 @@ fn report(
     });
     let waited = clients.iter().map(|client| client.waited).sum();
     let busy: Vec<Option<f64>> = clients.iter().map(|client| client.busy_share).collect();
-    let opened_count: u64 = clients.iter().map(|client| client.opened_count).sum();
+    let opened_count: u64 = match facts.usage.cut {
+        None => clients.iter().map(|client| client.opened_count).sum(),
+        Some(_) => opened.len() as u64,
+    };
     let (recordings, handshakes): (Vec<Recording>, Vec<Handshakes>) =
         clients.into_iter().map(|client| (client.recording, client.handshakes)).unzip();
     let (report, samples) = facts.account(&recordings, driver::cpus(config), memory_bytes_per_connection);

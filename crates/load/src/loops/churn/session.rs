@@ -185,7 +185,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut turns = Turns::new(self.engine.recorder.times().window.clone());
         let mut is_spare = false;
-        loop {
+        let is_stopped = loop {
             let now = self.now();
             turns.begin(now, is_spare);
             self.engine.recorder.tick(now, self.waiting());
@@ -194,8 +194,9 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             let is_done = self.engine.recorder.is_over(now)
                 && !(self.is_open() && has_sessions)
                 && !self.slots.iter().any(Slot::is_opening);
-            if is_done || now >= self.engine.recorder.times().drained || stop.load(Relaxed) {
-                break;
+            let is_stopped = stop.load(Relaxed);
+            if is_done || is_stopped || now >= self.engine.recorder.times().drained {
+                break is_stopped;
             }
             if self.wait(&mut events) && self.is_open() {
                 turns.begin(self.now(), true);
@@ -207,8 +208,11 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
                     self.arrive(self.now());
                 }
             }
+        };
+        if is_stopped {
+            self.engine.recorder.tick(u64::MAX, self.waiting());
         }
-        self.end_all();
+        self.end_all(is_stopped);
         self.sessions.truncate(self.arrived);
         ClientResult {
             recording: self.engine.recorder.close(),
@@ -554,13 +558,20 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    fn end_all(&mut self) {
+    /// Ends all sessions. Their requests without a response are lost, unless the client stops before the end of the window.
+    fn end_all(&mut self, is_stopped: bool) {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
             let is_outstanding = slot.exchange.is_outstanding();
             self.engine.recorder.leave(u64::from(is_outstanding));
-            if is_outstanding || slot.is_opening() {
-                self.lose(at, Class::Timeout);
+            match is_stopped {
+                _ if !is_outstanding && !slot.is_opening() => {}
+                false => self.lose(at, Class::Timeout),
+                true if self.is_open() => {
+                    let transaction = self.transaction(at, 0);
+                    self.engine.recorder.keep(transaction);
+                }
+                true => {}
             }
             self.abandon(at);
             self.slots[at].close();

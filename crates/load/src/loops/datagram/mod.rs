@@ -66,7 +66,13 @@ pub fn run(
     let progress = clients.iter().map(|client| &client.progress);
     let (results, usage) = driver::run_loops(&trial, progress, loops, listener)?;
 
-    let recorded: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
+    let cut = usage.cut.map(|end| trial.until(end));
+    let (config, times) = cut.as_ref().map_or((config, &times), |(config, times)| (config, times));
+    let trial = Trial { config, times, ..trial };
+    let mut recorded: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
+    for client in recorded.iter_mut().filter(|_| cut.is_some()) {
+        client.records.truncate(client.records.partition_point(|record| record.planned < times.window.end));
+    }
     let samples = summary::samples(&clock, None, &times.window, &recorded);
     let dropped = sockets.iter().map(unreachable::dropped).sum();
     let report = report(&trial.facts(connect_ns, usage), &recorded, &samples, &results, dropped);

@@ -22,7 +22,7 @@ pub struct Free {
 impl Free {
     /// Returns the active connections of a client, all of them free; `None` if requests may overlap.
     pub fn of(config: &LoadConfig, connections: u32, client: u32) -> Option<Self> {
-        config.no_overlap.then(|| {
+        config.no_overlap().then(|| {
             let mut free = Self {
                 queue: VecDeque::with_capacity(connections as usize),
                 states: vec![State::Inactive; connections as usize],
