@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::config::LoadConfig;
+use crate::io::pace::Silence;
 use crate::result::Class;
 
 /// The reason why a load cannot run: cause, place, remedy.
@@ -91,10 +92,12 @@ impl LoadError {
     /// The failure of a connection. `index` counts from 0.
     pub fn connect(config: &LoadConfig, index: u64, error: io::Error) -> Self {
         let class = Class::of(&error);
-        let remedy = match class {
+        let of_silence = error.get_ref().and_then(|it| it.downcast_ref::<Silence>()).and_then(Silence::remedy);
+        let remedy = of_silence.unwrap_or_else(|| match class {
             _ if error.kind() == io::ErrorKind::NetworkUnreachable => {
                 "check the address, and that its interface is up (loopback: ip link set lo up)"
             }
+            _ if error.kind() == io::ErrorKind::HostUnreachable => "check the address, and the route to it",
             // The file of a Unix socket exists only after a server has bound it.
             _ if class == Class::Refused || error.kind() == io::ErrorKind::NotFound => "is the server running there?",
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
@@ -133,7 +136,7 @@ impl LoadError {
             }
             Class::Short => "check the server's service, its sizes, its limit of connections, and whether it uses TLS",
             _ => "check the server's service, its sizes, and its limit of connections",
-        };
+        });
         let (number, total, target) = (index as u32 + 1, config.connections, config.target.to_string());
         Self::Connect { number, total, target, class: class.name(), error, remedy }
     }
@@ -169,6 +172,27 @@ mod tests {
         );
         assert!(remedy(true, true, late.into()).contains("check that it uses TLS on this port, raise the timeout"));
         assert!(remedy(true, false, rustix::io::Errno::NETUNREACH.into()).contains("ip link set lo up"));
+        assert!(remedy(true, false, rustix::io::Errno::HOSTUNREACH.into()).contains("the route to it"));
+        assert!(
+            remedy(true, false, rustix::io::Errno::ADDRNOTAVAIL.into()).contains("widen net.ipv4.ip_local_port_range")
+        );
+        for (answered, is_accepted, dropped, words) in [
+            (0, false, 0, "timeout (nothing answers there); check the address"),
+            (
+                25,
+                false,
+                0,
+                "(not accepted, while 25 other connections got their responses); the server's listen backlog",
+            ),
+            (25, false, 7, ", and this host dropped 7 connections because a listen backlog was full); the server's"),
+            (25, true, 0, "Raise its workers"),
+            (25, true, 7, "or its listen backlog"),
+            (0, true, 0, "timeout (timed out); the server sent no complete response"),
+        ] {
+            let silence = Silence { answered: 0, is_accepted, dropped: 0 };
+            let text = remedy(true, false, Silence::explain(io::Error::new(late, silence), answered, dropped));
+            assert!(text.contains(words), "{text}");
+        }
         for has_http in [true, false] {
             // `idle` has no flag of the timeout, and `calibrate` none of the service.
             let late = remedy(has_http, false, late.into());

@@ -1,9 +1,11 @@
 //! Opens connections and verifies each with one request and its whole response.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags};
@@ -13,8 +15,9 @@ use wire::Address;
 
 use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
+use crate::io::pace::{Pace, REFUSED_MAX, REFUSED_PAUSE, Silence, UNDER_WAY_MAX};
 use crate::io::platform;
-use crate::io::verify::Verifier;
+use crate::io::verify::{Through, Verifier};
 use crate::protocol::ClientProtocol;
 use crate::result::Class;
 use crate::socket::Socket;
@@ -36,20 +39,61 @@ pub fn connect<P: ClientProtocol>(
     let mut sockets: Vec<Option<Socket>> = (0..total).map(|_| None).collect();
     let mut verifier = Verifier::new(config, protocol);
     let (mut opened, mut verified) = (0, 0);
+    let (mut pace, timeout) = (Pace::new(), Duration::from_nanos(config.client.timeout_ns));
+    // Connections that the server did not accept, with the end of their time.
+    let mut again: VecDeque<(u64, Instant)> = VecDeque::new();
+    let mut refused_at = None;
+    let dropped_before = platform::dropped_at_backlogs();
     let mut reported = Instant::now();
     while verified < total {
-        while opened < total && verifier.has_room() {
+        let mut failed = Vec::new();
+        while verifier.count() < pace.limit() {
+            let (number, deadline) = match again.pop_front() {
+                Some((number, deadline)) => (number, Some(deadline)),
+                None if opened < total => (opened, None),
+                None => break,
+            };
+            opened = opened.max(number + 1);
             let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
-            let socket = from_each(sources, &mut opened.clone(), has_no_port, |source| open(config, source));
+            let socket = from_each(sources, &mut number.clone(), has_no_port, |source| open(config, source));
             let socket = socket.and_then(|socket| Socket::new(socket, tls.as_ref()));
-            verifier.push(opened, socket.map_err(|error| LoadError::connect(config, opened, error))?);
-            opened += 1;
+            match socket {
+                Ok(socket) => verifier.push(number, socket, deadline),
+                Err(error) => {
+                    failed.push((number, deadline.unwrap_or_else(|| Instant::now() + timeout), error));
+                    break;
+                }
+            }
         }
         let through = verifier.wait(PROGRESS).map_err(|error| LoadError::connect(config, verified, error))?;
-        for (number, socket, outcome) in through {
-            outcome.map_err(|error| LoadError::connect(config, number, error))?;
-            sockets[number as usize] = Some(socket);
-            verified += 1;
+        for Through { number, socket, deadline, outcome } in through {
+            match outcome {
+                Ok(()) => {
+                    (sockets[number as usize], refused_at) = (Some(socket), None);
+                    verified += 1;
+                    pace.answered();
+                }
+                Err(error) => failed.push((number, deadline, error)),
+            }
+        }
+        let waiting = again.len();
+        for (number, deadline, error) in failed {
+            // A full backlog resets connections if tcp_abort_on_overflow is set, and on other systems.
+            let is_refused = matches!(Class::of(&error), Class::Refused | Class::Reset);
+            if !is_refused || verified == 0 || refused_at.get_or_insert_with(Instant::now).elapsed() > REFUSED_MAX {
+                let dropped = platform::dropped_at_backlogs().saturating_sub(dropped_before);
+                return Err(LoadError::connect(config, number, Silence::explain(error, verified, dropped)));
+            }
+            again.push_back((number, deadline));
+        }
+        if again.len() > waiting {
+            thread::sleep(REFUSED_PAUSE);
+        }
+        if verified > 0 && pace.searches() {
+            again.extend(verifier.take_unaccepted());
+        }
+        if again.len() > waiting {
+            pace.unaccepted();
         }
         if reported.elapsed() >= PROGRESS {
             reported = Instant::now();
@@ -72,11 +116,11 @@ pub fn verify_again<P: ClientProtocol>(
     let mut left = numbers.into_iter();
     let mut hangs = false;
     loop {
-        while verifier.has_room()
+        while verifier.count() < UNDER_WAY_MAX
             && !hangs
             && let Some(number) = left.next()
         {
-            verifier.push(number as u64, &sockets[number]);
+            verifier.push(number as u64, &sockets[number], None);
             // A timeout unless a response arrives.
             failures[number] = Some(Class::Timeout);
         }
@@ -84,7 +128,7 @@ pub fn verify_again<P: ClientProtocol>(
             break;
         }
         let Ok(through) = verifier.wait(PROGRESS) else { break };
-        for (number, _, outcome) in through {
+        for Through { number, outcome, .. } in through {
             failures[number as usize] = outcome.err().map(|error| Class::of(&error));
             hangs |= failures[number as usize] == Some(Class::Timeout);
         }

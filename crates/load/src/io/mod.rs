@@ -3,6 +3,7 @@
 pub(crate) mod connect;
 #[cfg(target_os = "linux")]
 pub mod interface;
+pub(crate) mod pace;
 pub(crate) mod platform;
 pub(crate) mod poller;
 pub(crate) mod prepare;

@@ -9,15 +9,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
+use crate::io::pace::Silence;
+use crate::io::platform;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 
-/// Connections verified at once: few enough for any server's backlog.
-const UNDER_WAY_MAX: usize = 128;
 /// The most reads of one connection in a turn: an endless response must not delay other connections or timeouts.
 const READS_MAX: u32 = 16;
 const INBOX_BYTES: usize = 64 << 10;
+/// The least time after which a connection that is not established is not accepted: as long as the retransmission of a request takes.
+const ESTABLISHED_MARGIN: Duration = Duration::from_millis(200);
 
 /// The connections being verified. Their sockets must be non-blocking.
 pub struct Verifier<'a, P: ClientProtocol, F> {
@@ -29,12 +31,26 @@ pub struct Verifier<'a, P: ClientProtocol, F> {
     scratch: Vec<u8>,
     inbox: Vec<u8>,
     under_way: Vec<Connection<P, F>>,
+    /// The longest time in which a connection was established, without the TLS handshake.
+    slowest: Option<Duration>,
+}
+
+/// A connection that is verified, or has failed.
+pub struct Through<F> {
+    pub number: u64,
+    pub socket: F,
+    /// The end of its time.
+    pub deadline: Instant,
+    pub outcome: io::Result<()>,
 }
 
 struct Connection<P: ClientProtocol, F> {
     number: u64,
     socket: F,
+    begun: Instant,
     deadline: Instant,
+    /// Whether the server has not accepted it before.
+    is_again: bool,
     reader: P::Reader,
     step: Step,
 }
@@ -57,25 +73,39 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
             scratch: Vec::new(),
             inbox: Vec::with_capacity(INBOX_BYTES),
             under_way: Vec::new(),
+            slowest: None,
         }
     }
 
-    pub fn has_room(&self) -> bool {
-        self.under_way.len() < UNDER_WAY_MAX
+    /// The number of connections under way.
+    pub fn count(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Ends the connections that the server's kernel does not accept. Returns their numbers, and the ends of their time.
+    pub fn take_unaccepted(&mut self) -> Vec<(u64, Instant)> {
+        let longest = self.slowest.map_or(Duration::MAX, |slowest| ESTABLISHED_MARGIN + 3 * slowest);
+        let taken = self.under_way.extract_if(.., |it| {
+            let is_established = !matches!(it.step, Step::Establishing(Awaits::Writable));
+            !is_established && it.begun.elapsed() > longest || platform::is_unaccepted(it.socket.borrow())
+        });
+        taken.map(|it| (it.number, it.deadline)).collect()
     }
 
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    pub fn push(&mut self, number: u64, socket: F) {
-        let deadline = Instant::now() + self.timeout;
+    /// Adds a connection. The end of its time is `deadline` if the server has not accepted it before.
+    pub fn push(&mut self, number: u64, socket: F, deadline: Option<Instant>) {
+        let (begun, is_again) = (Instant::now(), deadline.is_some());
+        let deadline = deadline.unwrap_or(begun + self.timeout);
         let (reader, step) = (P::Reader::default(), Step::Establishing(Awaits::Writable));
-        self.under_way.push(Connection { number, socket, deadline, reader, step });
+        self.under_way.push(Connection { number, socket, begun, deadline, is_again, reader, step });
     }
 
-    /// Waits up to `longest` for progress. Returns the finished connections: number, socket, and result.
-    pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<(u64, F, io::Result<()>)>> {
+    /// Waits up to `longest` for progress. Returns the finished connections.
+    pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<Through<F>>> {
         let now = Instant::now();
         let nearest = self.under_way.iter().map(|it| it.deadline).min().unwrap_or(now);
         let longest = longest.min(nearest.saturating_duration_since(now));
@@ -95,11 +125,11 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
         for (at, outcome) in outcomes.into_iter().enumerate().rev() {
             let outcome = match outcome {
                 Ok(false) if now < self.under_way[at].deadline => continue,
-                Ok(false) => Err(io::ErrorKind::TimedOut.into()),
+                Ok(false) => Err(io::Error::new(io::ErrorKind::TimedOut, self.under_way[at].silence())),
                 other => other.map(drop),
             };
-            let Connection { number, socket, .. } = self.under_way.remove(at);
-            through.push((number, socket, outcome));
+            let Connection { number, socket, deadline, .. } = self.under_way.remove(at);
+            through.push(Through { number, socket, deadline, outcome });
         }
         through.reverse();
         Ok(through)
@@ -107,12 +137,14 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
 
     /// Continues a connection without blocking. Returns whether it is finished.
     fn advance(&mut self, at: usize) -> io::Result<bool> {
-        let Self { protocol, scratch, inbox, .. } = self;
-        let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
+        let Self { protocol, scratch, inbox, slowest, .. } = self;
+        let Connection { number, socket, begun, reader, step, .. } = &mut self.under_way[at];
         let socket: &Socket = (*socket).borrow();
         let greeting = protocol.greeting(*number);
         if let Step::Establishing(awaits) = step {
+            let is_first = *awaits == Awaits::Writable;
             *awaits = socket.establish()?;
+            *slowest = (*slowest).max(is_first.then(|| begun.elapsed()));
             if *awaits != Awaits::Nothing {
                 return Ok(false);
             }
@@ -161,6 +193,11 @@ impl<'a, P: ClientProtocol, F: Borrow<Socket>> Verifier<'a, P, F> {
 }
 
 impl<P: ClientProtocol, F: Borrow<Socket>> Connection<P, F> {
+    fn silence(&self) -> Silence {
+        let is_accepted = !self.is_again && !platform::is_unaccepted(self.socket.borrow());
+        Silence { answered: 0, is_accepted, dropped: 0 }
+    }
+
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.step {
             Step::Writing(_) | Step::Establishing(Awaits::Writable) => PollFlags::OUT,

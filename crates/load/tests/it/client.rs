@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -320,6 +320,35 @@ fn refused_connection_is_reported() {
     let error = muxbench_load::run(&config(address), &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "refused", number: 1, .. }), "{error}");
     assert!(error.to_string().contains("is the server running there?"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn connecting_keeps_to_the_pace_of_a_small_backlog() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 2).unwrap();
+    let target = listener.local_addr().unwrap();
+    let accepts = Arc::new(AtomicBool::new(true));
+    let goes_on = accepts.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer_all(stream));
+            thread::sleep(Duration::from_millis(5));
+            while !goes_on.load(SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    // The kernel sends a dropped SYN again after 1, 3 and 7 s.
+    let config = config(target).with(|it| (it.connections, it.client.timeout_ns) = (60, 10_000_000_000));
+    assert_eq!(run(&config).report.errors.total(), 0);
+    // The server stops accepting when the first connection is answered.
+    let mut on_event = |event| accepts.store(matches!(event, Event::Connecting { done: 0, .. }), SeqCst);
+    let impatient = config.with(|it| (it.connections, it.client.timeout_ns) = (400, 3_000_000_000));
+    let error = muxbench_load::run(&impatient, &mut on_event).unwrap_err().to_string();
+    // The last connections wait in the backlog, or are not accepted.
+    assert!(error.contains("other connections got their") && error.contains("dropped"), "{error}");
+    assert!(error.contains("listen(2), net.core.somaxconn"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The implementation for FreeBSD and macOS.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
 use rustix::io;
@@ -23,6 +23,16 @@ pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     io::fcntl_setfd(&socket, io::FdFlags::CLOEXEC)?;
     io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
+}
+
+/// Returns `false`: these systems reset connections beyond the listen backlog.
+pub fn is_unaccepted(_io: impl AsFd) -> bool {
+    false
+}
+
+/// Returns 0: unknown.
+pub fn dropped_at_backlogs() -> u64 {
+    0
 }
 
 /// Does nothing: bind(2) chooses the port.

@@ -1,6 +1,7 @@
 //! The Linux implementation.
 
 use std::fs::File;
+use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -39,6 +40,29 @@ pub fn set_option(io: impl AsFd, level: i32, name: i32, value: libc::c_int) -> i
         0 => Ok(()),
         _ => Err(io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::IO)),
     }
+}
+
+/// Whether the peer's kernel has not acknowledged the connection, or a request on it, so that this kernel has sent it again. A full
+/// listen backlog drops both.
+pub fn is_unaccepted(io: impl AsFd) -> bool {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let fd = io.as_fd().as_raw_fd();
+    // SAFETY: the pointer and the length describe memory for the option, and zeros are a valid value of it.
+    let (result, info) = unsafe {
+        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length);
+        (result, info.assume_init())
+    };
+    result == 0 && info.tcpi_retransmits > 0
+}
+
+/// Returns how many connections this kernel has dropped because a listen backlog was full (`ListenOverflows`); 0 if unknown.
+pub fn dropped_at_backlogs() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let found = names.zip(values).find(|(name, _)| *name == "ListenOverflows");
+    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 /// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened once, before the window.

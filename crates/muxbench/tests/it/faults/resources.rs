@@ -77,6 +77,31 @@ fn plan_with_exhausted_ports_uses_other_addresses_or_fails() {
     assert!(message.contains("no trial can run on this host") && message.contains("ip_local_port_range"), "{message}");
 }
 
+/// A script for bash that connects without a route, and then without a free port.
+const NO_WAY: &str = r#"
+"$0" load http://192.0.2.1/
+ip link set lo up && echo "40000 40003" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
+"$0" serve --arch epoll --listen '[::1]:7007' > served &
+until grep -q listens served; do sleep 0.1; done
+exec 11<>/dev/tcp/::1/7007 12<>/dev/tcp/::1/7007 13<>/dev/tcp/::1/7007 14<>/dev/tcp/::1/7007 || exit 8
+"$0" load 'tcp://[::1]:7007'
+kill %1
+"#;
+
+fn unreachable_address_and_used_up_ports_have_remedies() {
+    let Some(mut command) = unshare("--net") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    command.args(["bash", "-c", NO_WAY, env!("CARGO_BIN_EXE_muxbench")]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let message = text(&output.stderr);
+    if output.status.code() == Some(9) {
+        return skipped(&format!("used-up ports: the port range cannot be changed: {message}"));
+    }
+    for words in ["192.0.2.1:80: Network is unreachable", "check the network", "all local ports are in use"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
+
 /// A library for LD_PRELOAD whose wall clock is alternately 90 minutes fast and slow. It affects the standard library and jiff.
 /// muxbench reads its own clocks by system calls, and measures nothing by the wall clock (xtask/tests/it/tidy.rs).
 const JUMPING: &str = r#"
@@ -226,6 +251,7 @@ fn taken_port_is_reported_and_left_alone() {
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(exhausted_resource_is_named_with_a_remedy));
     cases.once(case!(plan_with_exhausted_ports_uses_other_addresses_or_fails));
+    cases.once(case!(unreachable_address_and_used_up_ports_have_remedies));
     cases.once(case!(wall_clock_step_changes_no_measurement));
     cases.once(case!(lost_cpu_ends_run_and_records_no_trial));
     cases.once(case!(taken_port_is_reported_and_left_alone));
