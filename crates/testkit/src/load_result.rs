@@ -47,6 +47,7 @@ pub(crate) static HEALTHY: LazyLock<LoadResult> = LazyLock::new(|| LoadResult {
     trial_requests: 1_000,
     closed_by_server: 0,
     queued_share: None,
+    first_wrong: None,
     late: LateSends { bound_ns: 100_000, sent: 100, ..LateSends::default() },
     receiver_busy_share: None,
     stalled_ns: None,

@@ -47,6 +47,8 @@ pub struct Judgement {
     checks: Vec<Check>,
     /// The reason shown for a valid trial. An error states why the trial cannot be judged.
     reason: Result<String, String>,
+    /// What is wrong with the first wrong response.
+    wrong: Option<String>,
 }
 
 impl Judgement {
@@ -58,7 +60,7 @@ impl Judgement {
             (None, _, Some(rate_per_s)) => open::checks(report, rate_per_s, server),
             (None, _, None) => {
                 let reason = "the client's report has no schedule: neither a rate nor a closed loop".into();
-                return Self { checks: Vec::new(), reason: Err(reason) };
+                return Self { checks: Vec::new(), reason: Err(reason), wrong: None };
             }
         };
         let mut checks = sufficient::plausible(report, server);
@@ -66,7 +68,8 @@ impl Judgement {
         checks.extend(load);
         // Append this check: a failure of the load explains more than counters that were read late.
         checks.extend(server.map(|server| sufficient::counted_late(report, server)));
-        Self { checks, reason: Ok(reason) }
+        let wrong = report.first_wrong.clone().filter(|_| report.errors.wrong > 0);
+        Self { checks, reason: Ok(reason), wrong }
     }
 
     /// Adds checks that client and server each received every byte of the streams that the other sent.
@@ -104,7 +107,8 @@ impl Judgement {
     pub fn decide(self) -> Verdict {
         let kind = self.first_failed().map_or(VerdictKind::Valid, |check| check.decides);
         let failed = self.checks.iter().filter(|check| !check.passed && check.decides == kind);
-        let failed: Vec<String> = failed.map(check::in_words).collect();
+        let mut failed: Vec<String> = failed.map(check::in_words).collect();
+        failed.extend(self.wrong.filter(|_| kind == VerdictKind::Failed));
         match self.reason {
             Err(reason) => Verdict::failed(reason),
             Ok(_) if !failed.is_empty() => Verdict { kind, reason: failed.join("; "), checks: self.checks },

@@ -358,6 +358,17 @@ fn errors_and_few_requests_fail_trial() {
 }
 
 #[test]
+fn reason_quotes_the_first_wrong_response() {
+    let reason = |wrong: u64| {
+        let mut report = LoadResult { first_wrong: Some("the server answered `-OOM`".into()), ..healthy() };
+        report.errors.wrong = wrong;
+        judge(&report, None).reason
+    };
+    assert_eq!(reason(2), "errors of class wrong: 2 exceeds the limit of 0; the server answered `-OOM`");
+    assert!(!reason(0).contains("OOM"));
+}
+
+#[test]
 fn reason_states_value_and_limit() {
     let mut report = healthy();
     report.outstanding = Outstanding { at_start: 50, at_end: 400, after_cool_down: 7 };

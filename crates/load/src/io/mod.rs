@@ -10,4 +10,4 @@ pub(crate) mod prepare;
 pub mod source_ports;
 #[cfg_attr(not(target_os = "linux"), path = "no_stamps.rs")]
 pub mod stamps;
-mod verify;
+pub(crate) mod verify;

@@ -216,11 +216,21 @@ fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
     }
 }
 
-/// Returns the error of a wrong response, whose last bytes are `bytes`: what the protocol finds wrong, or the server's own line.
-fn wrong<P: ClientProtocol>(protocol: &P, reader: &P::Reader, bytes: &[u8]) -> io::Error {
+/// Returns what is wrong with a response whose last bytes are `bytes`: what the protocol finds wrong, or the server's own line.
+pub fn fault<P: ClientProtocol>(protocol: &P, reader: &P::Reader, bytes: &[u8]) -> Option<String> {
     let fault = protocol.fault(reader).map(|fault| format!("the response has {fault}"));
-    let why = fault.or_else(|| protocol.complaint()).or_else(|| own_line(bytes));
-    why.map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+    fault.or_else(|| protocol.complaint()).or_else(|| own_line(bytes))
+}
+
+/// Returns the error of a wrong response.
+fn wrong<P: ClientProtocol>(protocol: &P, reader: &P::Reader, bytes: &[u8]) -> io::Error {
+    fault(protocol, reader, bytes)
+        .map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// Describes bytes that no request asked for.
+pub fn unrequested(bytes: &[u8]) -> Option<String> {
+    own_line(bytes).or_else(|| Some("the server sent bytes that no request asked for".to_owned()))
 }
 
 /// Quotes the first line of a response; `None` if it is no text. Servers write there why they refuse a request.

@@ -14,6 +14,7 @@ use crate::config::{LoadConfig, Think};
 use crate::driver::{self, RETRY_NS};
 use crate::error::LoadError;
 use crate::io::poller::{Events, Poller};
+use crate::io::verify::{fault, unrequested};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Transaction};
@@ -397,13 +398,17 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     /// Reads a response from the bytes that arrived at `now`. Call it again if more bytes follow and further responses are due.
     #[inline]
     pub fn receive_next(&mut self, exchange: &mut Exchange<P>, io: &Socket, now: u64) -> (u64, Received) {
+        let rest = &self.inbox[self.taken_bytes..];
         if !exchange.may_receive() {
+            self.recorder.note_wrong(|| unrequested(rest));
             return (0, Received::Failed(Class::Wrong));
         }
-        let rest = &self.inbox[self.taken_bytes..];
         let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, rest);
         let has_more = taken_bytes < rest.len();
         self.taken_bytes += taken_bytes;
+        if let Some(Reply::Bad(Class::Wrong) | Reply::Last(Some(Class::Wrong)) | Reply::Garbage) = reply {
+            self.recorder.note_wrong(|| fault(self.protocol, &exchange.reader, rest));
+        }
         let (wrong, is_last) = match reply {
             None => {
                 exchange.first = if exchange.first == 0 { now } else { exchange.first };

@@ -40,6 +40,8 @@ pub struct Counts {
     pub after_cool_down: u64,
     pub errors: Errors,
     pub statuses: Statuses,
+    /// What is wrong with the first wrong response, if known.
+    pub first_wrong: Option<String>,
     /// Reconnects of the client.
     pub reconnects: u64,
     /// Transactions without memory for a sample.
@@ -207,6 +209,14 @@ impl<'a> Recorder<'a> {
     #[inline]
     pub fn statuses(&mut self) -> &mut Statuses {
         &mut self.counts.statuses
+    }
+
+    /// Keeps what is wrong with the first wrong response.
+    #[cold]
+    pub fn note_wrong(&mut self, why: impl FnOnce() -> Option<String>) {
+        if self.counts.first_wrong.is_none() {
+            self.counts.first_wrong = why();
+        }
     }
 
     /// Counts a reconnect.

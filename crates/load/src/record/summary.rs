@@ -316,6 +316,7 @@ impl Facts<'_> {
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
             trial_requests: sum(&|it| it.requests),
             closed_by_server: sum(&|it| it.reconnects),
+            first_wrong: all.iter().find_map(|it| it.first_wrong.clone()),
             http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             tls: None,
             pauses: pauses(

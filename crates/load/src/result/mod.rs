@@ -64,6 +64,9 @@ pub struct LoadResult {
     pub outstanding: Outstanding,
     /// Failures in the whole trial, by class.
     pub errors: Errors,
+    /// What is wrong with the first wrong response: the server's own line, or what the protocol does not allow; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_wrong: Option<String>,
     /// Requests of the whole trial, sent or not.
     pub trial_requests: u64,
     /// The number of times that the client opened a lasting connection again, because the server had closed it: between two requests,

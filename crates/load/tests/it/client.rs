@@ -292,6 +292,7 @@ fn excess_byte_of_a_response_is_wrong() {
     let target = server(|stream| answer(stream, |number| Some(if number == 3 { RESPONSE + 1 } else { RESPONSE })));
     let Outcome { report, .. } = run(&config(target));
     assert!(report.errors.wrong > 0, "{:?}", report.errors);
+    assert_eq!(report.first_wrong.as_deref(), Some("the server sent bytes that no request asked for"));
 }
 
 #[test]

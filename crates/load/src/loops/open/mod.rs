@@ -149,6 +149,7 @@ pub fn run<P: ClientProtocol>(
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
     report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
     report.closed_by_server = responses.iter().map(|it| it.reconnects).sum();
+    report.first_wrong = responses.iter().find_map(|it| it.first_wrong.clone());
     report.queued_share = Some((queued as f64 / report.planned.max(1) as f64).min(1.0));
     report.http = config.http.as_ref().map(|_| HttpResult {
         statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),

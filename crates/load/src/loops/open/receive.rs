@@ -10,6 +10,7 @@ use crate::driver::{REJECTS_NS, RETRY_NS};
 use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
+use crate::io::verify::{fault, unrequested};
 use crate::loops::open::reconnect::{Reconnected, Reconnects};
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::counts::Statuses;
@@ -43,6 +44,17 @@ pub struct Responses {
     pub statuses: Statuses,
     /// Connections that were established again.
     pub reconnects: u64,
+    /// What is wrong with the first wrong response, if known.
+    pub first_wrong: Option<String>,
+}
+
+impl Responses {
+    #[cold]
+    fn note_wrong(&mut self, why: impl FnOnce() -> Option<String>) {
+        if self.first_wrong.is_none() {
+            self.first_wrong = why();
+        }
+    }
 }
 
 struct Connection<P: ClientProtocol> {
@@ -75,8 +87,17 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 /// Counts a wrong response, and returns the completion to record.
 #[cold]
-fn wrong(errors: &mut Errors, class: Class, record: &Record, now: u64, timeout_ticks: Option<u64>) -> u64 {
-    errors.count(class, 1);
+fn wrong(
+    responses: &mut Responses,
+    (class, why): (Class, impl FnOnce() -> Option<String>),
+    record: &Record,
+    now: u64,
+    timeout_ticks: Option<u64>,
+) -> u64 {
+    responses.errors.count(class, 1);
+    if class == Class::Wrong {
+        responses.note_wrong(why);
+    }
     let is_in_time = |timeout: u64| now.saturating_sub(record.sent.load(Relaxed)) <= timeout;
     if timeout_ticks.map_or(class == Class::Rejected, is_in_time) { REJECTED } else { now }
 }
@@ -185,11 +206,14 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         while !rest.is_empty() {
             let Some(record) = connection.head.peek(link, records) else {
                 // No request is outstanding.
+                self.responses.note_wrong(|| unrequested(rest));
                 failure = Some(Class::Wrong);
                 break;
             };
-            let (taken_bytes, reply) = protocol.read(self.shared.request(record), &mut connection.reader, rest);
-            rest = &rest[taken_bytes..];
+            let bytes = rest;
+            let (taken_bytes, reply) = protocol.read(self.shared.request(record), &mut connection.reader, bytes);
+            rest = &bytes[taken_bytes..];
+            let why = || fault(protocol, &connection.reader, bytes);
             (last, complete) = (None, now);
             match reply {
                 None => {
@@ -198,15 +222,16 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 }
                 Some(Reply::Good) => {}
                 Some(Reply::Bad(class)) => {
-                    complete = wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks)
+                    complete = wrong(&mut self.responses, (class, why), &records[record], now, self.timeout_ticks)
                 }
                 Some(Reply::Last(bad)) => {
                     complete = bad.map_or(now, |class| {
-                        wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks)
+                        wrong(&mut self.responses, (class, why), &records[record], now, self.timeout_ticks)
                     });
                     failure = Some(Class::Closed);
                 }
                 Some(Reply::Garbage) => {
+                    self.responses.note_wrong(why);
                     failure = Some(Class::Wrong);
                     break;
                 }
@@ -251,8 +276,9 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         connection.head.pass(record);
         let now = clock.now();
         connection.note_transfer(transfers, record, now);
+        let why = || fault(protocol, &connection.reader, &[]);
         let complete = bad
-            .map_or(now, |class| wrong(&mut self.responses.errors, class, &records[record], now, self.timeout_ticks));
+            .map_or(now, |class| wrong(&mut self.responses, (class, why), &records[record], now, self.timeout_ticks));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
         self.reconnect(index);

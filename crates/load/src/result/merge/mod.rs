@@ -107,6 +107,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
         trial_requests: sum(&|it| it.trial_requests),
         closed_by_server: sum(&|it| it.closed_by_server),
+        first_wrong: reports().find_map(|it| it.first_wrong.clone()),
         queued_share: queued_share(accounts),
         send_delay,
         service,
