@@ -176,8 +176,7 @@ pub fn measure(
     };
     let folder = session.folder.clone();
     let resume = resume_command(&session.header, &in_shell(&folder), &args.display_flags());
-    let (run, ended) =
-        session.execute(args.has("quiet"), &stop, ends_window).with_context(|| failed(&resume))?;
+    let (run, ended) = session.execute(args.has("quiet"), &stop, ends_window).with_context(|| failed(&resume))?;
     Ok((folder, run, ended))
 }
 

@@ -11,8 +11,8 @@ pub const NO_VALID_TRIAL: u8 = 3;
 pub const SLOWER: u8 = 1;
 /// A gate is undecided.
 pub const UNDECIDED: u8 = 4;
-/// A gate could not run. 1 is the code of a slower build.
-pub const GATE_FAILED: u8 = 5;
+/// A gate could not run (1 is the code of a slower build), or a server ran in no trial.
+pub const COULD_NOT_RUN: u8 = 5;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;
 

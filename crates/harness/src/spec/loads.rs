@@ -103,10 +103,8 @@ impl Experiment {
             Service::Http => Some(self.http(sizes).map_err(|reason| format!("workload.http.{reason}"))?),
             _ => None,
         };
-        let common = self
-            .client
-            .configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::HTTP))
-            .with(|it| {
+        let common =
+            self.client.configure(LoadConfig::new(workload.transport.any_address(), ServiceSpec::HTTP)).with(|it| {
                 it.kv = workload.service.has_records().then(|| kv.traffic());
                 it.http = http;
                 it.client.tls = workload.tls.as_ref().map(Tls::client);
@@ -127,7 +125,11 @@ impl Experiment {
                             pace: Pace { rate_per_s, schedule, profile: profile.cloned() },
                             trace: trace.clone(),
                             active: if is_choosing { active } else { 1.0 },
-                            popularity: if is_choosing && !workload.no_overlap { workload.popularity } else { Popularity::Uniform },
+                            popularity: if is_choosing && !workload.no_overlap {
+                                workload.popularity
+                            } else {
+                                Popularity::Uniform
+                            },
                         };
                         for &schedule in &workload.schedule.0 {
                             let the_loop = workload.the_loop(schedule, requests, self.client.request_timeout())?;

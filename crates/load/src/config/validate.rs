@@ -292,7 +292,8 @@ mod tests {
         let retries = RequestTimeout { retries: 1, ..timeout };
         let with = |load: &LoadConfig, it| {
             let requests = load.requests().unwrap().clone();
-            load.clone().with(|own| own.the_loop = Loop::Open { requests, request_timeout: Some(it), no_overlap: false })
+            load.clone()
+                .with(|own| own.the_loop = Loop::Open { requests, request_timeout: Some(it), no_overlap: false })
         };
         assert_eq!(check(&with(&open, RequestTimeout { retry_budget: Some(0.1), ..retries })), Ok(()));
         for valid in [&open, &varied, &replay, &free, &looped, &churn, &unix, &datagrams, &stream, &kv, &http] {

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::config::{
-    Loop, Pace, Pacing, Phases, Popularity, RateProfile, Requests, Roles, Schedule, Segment, Think, Timestamps, Transport,
+    Loop, Pace, Pacing, Phases, Popularity, RateProfile, Requests, Roles, Schedule, Segment, Think, Timestamps,
+    Transport,
 };
 use muxbench_load::result::{Hardware, PARTS};
 use muxbench_load::time::clock::monotonic_ns;
@@ -193,11 +194,10 @@ fn request_without_overlap_waits_for_a_free_connection() {
     });
     for (no_overlap, active, used) in [(true, 1.0, 2), (true, 0.5, 1), (false, 1.0, 2)] {
         overlaps.store(0, SeqCst);
-        let Outcome { report, samples, .. } =
-            run(&config(target).with(|it| {
-                let requests = Requests { active, ..it.requests().unwrap().clone() };
-                (it.connections, it.the_loop) = (2, Loop::Open { requests, request_timeout: None, no_overlap });
-            }));
+        let Outcome { report, samples, .. } = run(&config(target).with(|it| {
+            let requests = Requests { active, ..it.requests().unwrap().clone() };
+            (it.connections, it.the_loop) = (2, Loop::Open { requests, request_timeout: None, no_overlap });
+        }));
         assert_eq!((report.errors.total(), report.completed), (0, 180), "{report:?}");
         assert_eq!(overlaps.load(SeqCst) == 0, no_overlap);
         assert!(report.queued_share.is_some_and(|share| share > 0.3 && share <= 1.0), "{:?}", report.queued_share);
@@ -208,7 +208,8 @@ fn request_without_overlap_waits_for_a_free_connection() {
     let quick = run(&config(server(answer_all)).with(|it| {
         let requests = it.requests().unwrap().clone();
         it.the_loop = Loop::Open { requests, request_timeout: None, no_overlap: true };
-    })).report;
+    }))
+    .report;
     assert_eq!((quick.completed, quick.roles), (180, Roles::OneLoop));
 }
 

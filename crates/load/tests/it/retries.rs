@@ -23,7 +23,8 @@ fn config(target: std::net::SocketAddr, retries: u32, retry_budget: Option<f64>)
     LoadConfig::new(target, service()).with(|it| {
         it.connections = 10;
         let request_timeout = Some(RequestTimeout { timeout_ns: TIMEOUT_NS, retries, retry_budget });
-        it.the_loop = Loop::Open { requests: Pace::new(Schedule::SlotRandom, 600.0).into(), request_timeout, no_overlap: false };
+        it.the_loop =
+            Loop::Open { requests: Pace::new(Schedule::SlotRandom, 600.0).into(), request_timeout, no_overlap: false };
         it.phases = Phases {
             ramp_ns: 50_000_000,
             warm_up_ns: 50_000_000,

@@ -18,7 +18,7 @@ use report::analysis::gate_history::{GateEntry, GateHistory};
 use report::{GateReport, export, format, text};
 use stats::excess::REPEATS_MIN;
 
-use crate::exit::{GATE_FAILED, NO_VALID_TRIAL, SLOWER, UNDECIDED};
+use crate::exit::{COULD_NOT_RUN, NO_VALID_TRIAL, SLOWER, UNDECIDED};
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::options::servers::Builds;
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(usage) => Err(usage.into()),
         Err(error) => {
             output::note(format::visible(&format!("{error:#}")));
-            Ok(ExitCode::from(GATE_FAILED))
+            Ok(ExitCode::from(COULD_NOT_RUN))
         }
     })
 }

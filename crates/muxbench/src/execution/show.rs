@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use harness::exec::event::RunEnd;
 use harness::record::{Run, RunHeader, Strategy, commands};
 
-use crate::exit::{NO_VALID_TRIAL, of_validity, stopped};
+use crate::exit::{COULD_NOT_RUN, NO_VALID_TRIAL, of_validity, stopped};
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
 use crate::output;
@@ -33,8 +33,16 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    Ok(code(&folder, run, ended, &args.display_flags())
-        .unwrap_or_else(|| of_validity(report::analysis::is_believable(run, args.has("strict")))))
+    if let Some(code) = code(&folder, run, ended, &args.display_flags()) {
+        return Ok(code);
+    }
+    let is_believable = report::analysis::is_believable(run, args.has("strict"));
+    let absent = report::analysis::absent(run);
+    if !is_believable || absent.is_empty() {
+        return Ok(of_validity(is_believable));
+    }
+    output::warn(format_args!("{} ran in no trial; the results are those of the other servers", absent.join(", ")));
+    Ok(ExitCode::from(COULD_NOT_RUN))
 }
 
 /// Returns the command that finishes a run, with the flags that choose how it is shown. `folder` is a word of a shell.

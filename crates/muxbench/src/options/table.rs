@@ -26,7 +26,7 @@ use super::row::{
     above_0, architecture, bins, body, body_file, boolean, empty_table, exec, exec_config, factor, lost_worker, name,
     network, number, on_off, precision, switch, target, target_pid, text, value, whole, work,
 };
-use crate::exit::{GATE_FAILED, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
+use crate::exit::{COULD_NOT_RUN, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
 /// its value, its parser and further properties. Its key is that of its name in the group's table, unless `key` sets another.
@@ -130,6 +130,7 @@ const fn command(
 }
 
 const NO_RESULT: Meaning = (NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects");
+const ABSENT: Meaning = (COULD_NOT_RUN, "a server ran in no trial; the results are those of the others");
 const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
 
 /// The commands with options of the table, or with exit codes of their own.
@@ -138,7 +139,7 @@ pub const COMMANDS: &[Command] = &[
         "compare",
         SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | REPEATS | PLACEBO | EXPLAIN | VERSUS | DISTRIBUTED,
         &["budget"],
-        &[NO_RESULT, RESUMABLE],
+        &[NO_RESULT, ABSENT, RESUMABLE],
     ),
     command(
         "sweep",
@@ -153,7 +154,7 @@ pub const COMMANDS: &[Command] = &[
             | EXPLAIN
             | DISTRIBUTED,
         &["csv", "tsv"],
-        &[NO_RESULT, RESUMABLE],
+        &[NO_RESULT, ABSENT, RESUMABLE],
     ),
     command(
         "capacity",
@@ -191,11 +192,16 @@ pub const COMMANDS: &[Command] = &[
             (SLOWER, "the new build is slower, or worse by another figure"),
             (NO_VALID_TRIAL, "a lost worker, or with --strict: not all trials are valid"),
             (UNDECIDED, "undecided at the end of the budget"),
-            (GATE_FAILED, "failed: the gate could not run"),
+            (COULD_NOT_RUN, "failed: the gate could not run"),
             RESUMABLE,
         ],
     ),
-    command("run", STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | ALLOWED | DISTRIBUTED, &[], &[NO_RESULT, RESUMABLE]),
+    command(
+        "run",
+        STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | ALLOWED | DISTRIBUTED,
+        &[],
+        &[NO_RESULT, ABSENT, RESUMABLE],
+    ),
     command(
         "load",
         STORED | TRAFFIC | ANY_LOOP | OVER_TIME | DISTRIBUTED,

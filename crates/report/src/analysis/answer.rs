@@ -1,5 +1,7 @@
 //! The result of a run by its strategy. No other file of this crate asks which strategy a run has.
 
+use std::collections::BTreeMap;
+
 use harness::record::{Run, Strategy, VerdictKind};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,6 +56,17 @@ pub(crate) fn sentence(run: &Run, summary: &Summary) -> String {
     Answer::of(run).and_then(Answer::sentence).unwrap_or_else(|| overall(summary))
 }
 
+/// Returns the servers of a comparison of which each trial failed before its client had a report. The plan names those that cannot run
+/// on this host.
+pub fn absent(run: &Run) -> Vec<String> {
+    let mut loaded: BTreeMap<String, bool> = BTreeMap::new();
+    let is_comparison = matches!(run.header.strategy, Strategy::Whole | Strategy::Until(_) | Strategy::Sweep(_));
+    for record in run.records.iter().filter(|_| is_comparison) {
+        *loaded.entry(record.trial.architecture.to_string()).or_default() |= record.load.is_some();
+    }
+    loaded.into_iter().filter(|(_, is_loaded)| !is_loaded).map(|(name, _)| name).collect()
+}
+
 /// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past saturation. A strict search
 /// needs a precise capacity of each server: the client must not be the limit. A strict overload needs the recovery of each server,
 /// without doubts.
@@ -71,5 +84,27 @@ pub fn is_believable(run: &Run, strict: bool) -> bool {
             valid > 0 && valid + past == planned
         }
         _ => valid > 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_without_any_load_is_absent() {
+        let mut run = testkit::run();
+        assert_eq!(absent(&run), [""; 0]);
+        let mut fail = |repeat_max: u32| {
+            let is_epoll = |name: &str| name == "epoll";
+            for record in run.records.iter_mut().filter(|it| it.trial.repeat <= repeat_max) {
+                if is_epoll(&record.trial.architecture.to_string()) {
+                    record.load = None;
+                }
+            }
+            absent(&run)
+        };
+        assert_eq!(fail(0), [""; 0], "it ran in other repeats");
+        assert_eq!(fail(u32::MAX), ["epoll"]);
     }
 }

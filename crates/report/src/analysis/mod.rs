@@ -47,7 +47,7 @@ pub(crate) mod warm_up;
 pub mod workload;
 
 pub use advice::AdviceReport;
-pub use answer::{Answer, is_believable};
+pub use answer::{Answer, absent, is_believable};
 pub use atlas::Atlas;
 pub use capacity::Capacities;
 pub use gate::GateReport;

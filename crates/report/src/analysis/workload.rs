@@ -131,7 +131,8 @@ mod tests {
         ] {
             let request_timeout = Some(RequestTimeout { timeout_ns: 200_000_000, retries, retry_budget });
             let requests = usual.requests().unwrap().clone();
-            let workload = usual.clone().with(|it| it.the_loop = Loop::Open { requests, request_timeout, no_overlap: false });
+            let workload =
+                usual.clone().with(|it| it.the_loop = Loop::Open { requests, request_timeout, no_overlap: false });
             assert_eq!(title(&workload), format!("{}, {words}", title(&usual)));
             assert!(!is_same_traffic(&workload, &usual));
         }

@@ -211,7 +211,8 @@ mod tests {
     fn retries(retries: u32, retry_budget: Option<f64>) -> Retries {
         let request_timeout = Some(RequestTimeout { timeout_ns: 1, retries, retry_budget });
         let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
-            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
+            it.the_loop =
+                Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
         });
         Retries::of(&config, &Clock::calibrate(ClockChoice::Monotonic).unwrap(), 9).unwrap()
     }

@@ -446,7 +446,8 @@ mod tests {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let request_timeout = Some(RequestTimeout { timeout_ns: 1_000_000, retries: 1, retry_budget: None });
         let config = LoadConfig::small(([127, 0, 0, 1], 0)).with(|it| {
-            it.the_loop = Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
+            it.the_loop =
+                Loop::Open { requests: Pace::new(Schedule::Constant, 1.0).into(), request_timeout, no_overlap: false };
         });
         // Two planned requests, and the records of two retries.
         let records = [0; 4].map(|planned| Record::new(planned, 0));
