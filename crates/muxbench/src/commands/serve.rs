@@ -25,6 +25,7 @@ use server::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wire::ServiceSpec;
 
 use crate::options::experiment::BaseArgs;
 use crate::options::given::{Actions, Options};
@@ -131,11 +132,20 @@ fn forward<I: Iterator<Item = Message>>(
     Ok(())
 }
 
+fn service(experiment: &Experiment) -> anyhow::Result<ServiceSpec> {
+    let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?;
+    let [load] = &loads[..] else { bail!("--ports: a server has one number of ports, not {}; name one", loads.len()) };
+    let workload = &experiment.workload;
+    Ok(match workload.service {
+        // Any client may come, so each path has the size.
+        Service::Http => workload.http.clone().unwrap_or_default().service(workload.response),
+        _ => load.service.clone(),
+    })
+}
+
 /// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
     let experiment = experiment(args)?;
-    let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?;
-    let [load] = &loads[..] else { bail!("--ports: a server has one number of ports, not {}; name one", loads.len()) };
     let (options, workload) = (&experiment.server, &experiment.workload);
     let accepts = options.accepts(args.arch);
     let &[accept] = &accepts[..] else { bail!("--accept: a server has one strategy, not {}; name one", accepts.len()) };
@@ -146,10 +156,17 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
             "--busy-poll: `serve` does not set the suspension of interrupts; set it for your interface, and write `prefer`"
         );
     }
+    let service = service(&experiment)?;
     let config = ServeConfig {
         architecture: args.arch,
         accept,
-        service: load.service.clone(),
+        connections_max: match service.ports() {
+            Some(ports) => ports,
+            // The default of a pool is lower, because its workers take long to start.
+            None if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
+            None => args.connections_max.map_or(20_000, NonZeroU32::get),
+        },
+        service,
         work: workload.simulated_work.map(|work| work.0),
         listen: args.actions.get_or_default("listen", "serve"),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
@@ -159,12 +176,6 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         stall: options.stall.map(|stall| stall.0),
         datagrams: options.datagrams(workload.service),
         busy_poll,
-        connections_max: match load.service.ports() {
-            Some(ports) => ports,
-            // The default of a pool is lower, because its workers take long to start.
-            None if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.map_or(POOL, NonZeroU32::get),
-            None => args.connections_max.map_or(20_000, NonZeroU32::get),
-        },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         tls: tls(args),
         count_syscalls: options.count_syscalls,
@@ -395,7 +406,7 @@ mod tests {
         let workload = |flags: &str| {
             let experiment = experiment(&parsed("serve", flags)).unwrap();
             assert_eq!(experiment.unused(), [""; 0]);
-            service(&experiment.workload).unwrap()
+            service(&experiment).unwrap()
         };
         let sized = workload("--service http --response 128B");
         assert_eq!(sized, ServiceSpec::Http { folder: None, response_bytes: Some(128) });

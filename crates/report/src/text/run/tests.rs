@@ -1,5 +1,6 @@
 use harness::host::interrupts;
-use load::config::Slices;
+use harness::record::Trial;
+use load::config::{Loop, Slices};
 
 use super::*;
 use crate::analysis::RunDiff;
@@ -219,9 +220,13 @@ fn closed_connections_are_named_with_their_servers() {
 fn requests_that_queue_for_their_connections_are_said() {
     let with = |share: f64, no_overlap: bool| {
         let mut run = testkit::run();
-        run.header.trials.iter_mut().for_each(|trial| trial.workload.no_overlap = no_overlap);
+        let set = |trial: &mut Trial| match &mut trial.workload.the_loop {
+            Loop::Open { no_overlap: it, .. } => *it = no_overlap,
+            _ => unreachable!(),
+        };
+        run.header.trials.iter_mut().for_each(set);
         for record in &mut run.records {
-            record.trial.workload.no_overlap = no_overlap;
+            set(&mut record.trial);
             record.load.iter_mut().for_each(|load| load.queued_share = Some(share));
         }
         render(&run, 1_000.into())
