@@ -1,13 +1,15 @@
 //! Requests and responses of fixed sizes and arbitrary content (kawai2008 section 3).
 
 use crate::fill::fill;
-use crate::service::Service;
+use crate::service::{OneByOne, Service};
 
 /// The service: its sizes and the content of responses.
 #[derive(Debug)]
 pub struct Fixed {
     request_bytes: u64,
     response_bytes: u64,
+    /// The most requests that are completed at once.
+    requests_max: u64,
     /// Content of responses. Longer output takes several writes.
     fill: Vec<u8>,
 }
@@ -15,7 +17,7 @@ pub struct Fixed {
 /// State of a connection: 16 bytes.
 #[derive(Debug, Default)]
 pub struct FixedConn {
-    /// Bytes of a request that is not complete yet.
+    /// Bytes of requests that are not complete yet.
     received_bytes: u64,
     unsent_bytes: u64,
 }
@@ -29,7 +31,24 @@ impl Fixed {
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         assert!(request_bytes > 0 && response_bytes > 0, "a request and a response have at least one byte");
         let length = (response_bytes as usize).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX);
-        Self { request_bytes: request_bytes.into(), response_bytes: response_bytes.into(), fill: fill(length) }
+        let (request_bytes, response_bytes) = (request_bytes.into(), response_bytes.into());
+        Self { request_bytes, response_bytes, requests_max: u64::MAX, fill: fill(length) }
+    }
+
+    /// Completes the requests that have arrived; returns their number.
+    #[inline]
+    fn complete(&self, conn: &mut FixedConn) -> u64 {
+        if conn.received_bytes < self.request_bytes {
+            return 0;
+        }
+        // Divide only if several requests may have arrived at once.
+        let requests = match conn.received_bytes - self.request_bytes {
+            0 => 1,
+            _ => (conn.received_bytes / self.request_bytes).min(self.requests_max),
+        };
+        conn.received_bytes -= requests * self.request_bytes;
+        conn.unsent_bytes += requests * self.response_bytes;
+        requests
     }
 }
 
@@ -39,17 +58,7 @@ impl Service for Fixed {
     #[inline]
     fn receive(&self, conn: &mut FixedConn, input: &[u8]) -> u64 {
         conn.received_bytes += input.len() as u64;
-        if conn.received_bytes < self.request_bytes {
-            return 0;
-        }
-        // Divide only if several requests may have arrived at once.
-        let requests = match conn.received_bytes - self.request_bytes {
-            0 => 1,
-            _ => conn.received_bytes / self.request_bytes,
-        };
-        conn.received_bytes -= requests * self.request_bytes;
-        conn.unsent_bytes += requests * self.response_bytes;
-        requests
+        self.complete(conn)
     }
 
     #[inline]
@@ -62,7 +71,13 @@ impl Service for Fixed {
     fn sent(&self, conn: &mut FixedConn, count: usize) -> u64 {
         debug_assert!(count as u64 <= conn.unsent_bytes, "the count exceeds the unsent bytes");
         conn.unsent_bytes -= count as u64;
-        0
+        if conn.unsent_bytes == 0 { self.complete(conn) } else { 0 }
+    }
+}
+
+impl OneByOne for Fixed {
+    fn one_by_one(self) -> Self {
+        Self { requests_max: 1, ..self }
     }
 }
 

@@ -19,7 +19,7 @@ pub mod units;
 
 pub use address::Address;
 pub use ports::Ports;
-pub use service::{Clock, Service};
+pub use service::{Clock, OneByOne, Service, Wait};
 pub use spec::{SERVICES, ServiceRow, ServiceSpec};
 
 /// Returns sizes of pieces to cut a stream into: all sizes, or a few under Miri, which is a thousand times slower.

@@ -1,6 +1,6 @@
 //! The interface between a server and a protocol.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A service's protocol: the caller moves bytes, and the service interprets them. Many connections share one service, and
 /// each has its own [`Service::Conn`], which is small because ten thousand of them exist at once.
@@ -48,6 +48,17 @@ pub trait Service {
     /// connection take work, once that is drawn.
     fn work(&self, _conn: &Self::Conn, _requests: u64, _works: &mut Option<bool>) {}
 
+    /// The wait before the response of the last request, during which nothing is unsent; `None` without one. Input waits too.
+    #[inline]
+    fn wait(&self, _conn: &Self::Conn) -> Option<Wait> {
+        None
+    }
+
+    /// Ends the wait. Returns the number of requests that this completed.
+    fn resume(&self, _conn: &mut Self::Conn) -> u64 {
+        0
+    }
+
     /// Whether the connection takes no more input and ends once everything is sent.
     fn is_over(&self, _conn: &Self::Conn) -> bool {
         false
@@ -78,6 +89,22 @@ pub trait Service {
     fn is_overdue(&self, _conn: &mut Self::Conn) -> bool {
         false
     }
+}
+
+/// A service that can answer the requests of a connection one after the other.
+pub trait OneByOne: Service {
+    /// Lets each call of [`Service::receive`] or [`Service::sent`] complete at most one request. The next one waits until everything
+    /// is sent; a call of `sent` for no bytes completes it too.
+    fn one_by_one(self) -> Self;
+}
+
+/// A wait of a connection, see [`Service::wait`].
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// The end.
+    pub until: Instant,
+    /// Whether input has arrived that must wait.
+    pub has_input: bool,
 }
 
 /// The server's clock in seconds since 1970, the only clock that services read.

@@ -5,7 +5,7 @@ use super::head::{Connection, Framing, Scan, as_1_1, parse};
 use super::response::{BODY_BYTES_MAX, Body, Http, Response};
 use super::status::Status;
 use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
-use crate::service::Service;
+use crate::service::{OneByOne, Service};
 
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Largest input that is read and discarded after the response that ends a connection.
@@ -129,6 +129,12 @@ impl Service for Http {
     }
 }
 
+impl OneByOne for Http {
+    fn one_by_one(self) -> Self {
+        Self { is_one_by_one: true, ..self }
+    }
+}
+
 impl Http {
     #[inline]
     fn take<const REJECTS: bool>(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
@@ -171,6 +177,9 @@ impl Http {
                     state.ending = if is_cut_short { Ending::CutShort { dropped_bytes: 0 } } else { Ending::Clean };
                 }
                 requests += 1;
+                if self.is_one_by_one && !REJECTS {
+                    break;
+                }
             }
         }
         Processed { bytes: at, requests, is_last: state.is_over() }

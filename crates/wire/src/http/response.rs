@@ -35,12 +35,13 @@ pub struct Http {
     pub(super) content: Arc<Content>,
     /// The clock for the `Date` of responses, read once per batch.
     pub(super) clock: Clock,
+    pub(super) is_one_by_one: bool,
 }
 
 impl Http {
     /// Creates a service for this content. It reads no clock except `clock`.
     pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
-        Self { content: content.into(), clock }
+        Self { content: content.into(), clock, is_one_by_one: false }
     }
 
     /// Returns the response to write after the request's body. An `Err` ends the connection without waiting for the body.

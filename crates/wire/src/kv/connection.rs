@@ -6,7 +6,7 @@ use super::meta_flags::MetaSet;
 use super::protocol::{BAD_DATA, KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, TOO_LARGE, write_line};
 use super::storage::Kv;
 use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
-use crate::service::Service;
+use crate::service::{OneByOne, Service};
 
 const END: &[u8] = b"\r\n";
 
@@ -62,6 +62,12 @@ impl Service for Kv {
     }
 }
 
+impl OneByOne for Kv {
+    fn one_by_one(self) -> Self {
+        Self { is_one_by_one: true, ..self }
+    }
+}
+
 impl Kv {
     #[inline]
     fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
@@ -93,6 +99,9 @@ impl Kv {
             let Some(taken_bytes) = self.process_one(state, rest, end, out) else { break };
             at += taken_bytes;
             requests += u64::from(is_new);
+            if self.is_one_by_one {
+                break;
+            }
         }
         Processed { bytes: at, requests, is_last: state.over }
     }

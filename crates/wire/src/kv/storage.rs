@@ -14,6 +14,7 @@ pub struct Kv {
     pub(super) config: KvConfig,
     /// Start of the service for `stats`, in seconds since 1970.
     pub(super) started: u32,
+    pub(super) is_one_by_one: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Kv {
     /// Creates an empty store. It reads no clock except `clock`.
     pub fn new(config: KvConfig, clock: Clock) -> Self {
         let started = clock();
-        Self { store: Store::new(&config, clock), counters: Counters::default(), config, started }
+        Self { store: Store::new(&config, clock), counters: Counters::default(), config, started, is_one_by_one: false }
     }
 
     /// Gives an item a new time to live; returns the item.

@@ -4,7 +4,7 @@ use super::command::Next;
 use super::frame::{Arguments, Scan, Unread};
 use super::storage::Redis;
 use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
-use crate::service::Service;
+use crate::service::{OneByOne, Service};
 
 /// Size of the output at which a batch ends, because a short request can ask for much output.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -33,6 +33,9 @@ impl Redis {
             let rest = &input[at..];
             if let Some(unread) = state.keys {
                 at += self.look_up_keys(state, Arguments::resume(rest, unread), out);
+                if self.is_one_by_one {
+                    break;
+                }
                 continue;
             }
             let request = match state.scan.find(rest, self.limits) {
@@ -56,6 +59,9 @@ impl Redis {
                 }
                 Next::End => state.is_over = true,
             }
+            if self.is_one_by_one {
+                break;
+            }
         }
         Processed { bytes: at, requests, is_last: state.is_over }
     }
@@ -70,6 +76,12 @@ impl Redis {
         }
         state.keys = keys.unread();
         all_bytes - keys.bytes()
+    }
+}
+
+impl OneByOne for Redis {
+    fn one_by_one(self) -> Self {
+        Self { is_one_by_one: true, ..self }
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Redis {
     pub(super) pid: u32,
     /// Start of the service for `INFO`, in seconds since 1970.
     pub(super) started: u32,
+    pub(super) is_one_by_one: bool,
 }
 
 impl Redis {
@@ -23,6 +24,6 @@ impl Redis {
         let started = clock();
         let argument_bytes = config.item_max_bytes as usize;
         let limits = Limits { argument_bytes, request_bytes: argument_bytes + MORE_BYTES_MAX };
-        Self { store: Store::new(config, clock), limits, pid: config.pid, started }
+        Self { store: Store::new(config, clock), limits, pid: config.pid, started, is_one_by_one: false }
     }
 }
