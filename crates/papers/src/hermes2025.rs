@@ -60,7 +60,7 @@ fn short(workload: &Workload) -> bool {
 
 /// Case 2.
 fn busy(workload: &Workload) -> bool {
-    let is_expensive = workload.work.is_some_and(|work| work.connections.is_none());
+    let is_expensive = workload.work.as_ref().is_some_and(|work| work.connections.is_none());
     is_plain(workload) && workload.requests_per_connection() == Some(1) && is_expensive
 }
 
@@ -71,7 +71,7 @@ fn long(workload: &Workload) -> bool {
 
 /// Case 4.
 fn mixed(workload: &Workload) -> bool {
-    let is_mixed = workload.work.is_some_and(|work| work.connections == Some(0.1));
+    let is_mixed = workload.work.as_ref().is_some_and(|work| work.connections == Some(0.1));
     is_plain(workload) && workload.requests_per_connection() == Some(10) && is_mixed
 }
 

@@ -176,7 +176,9 @@ const ASPECTS: &[Aspect] = &[
     Aspect {
         name: "work of a request",
         meaning: "",
-        of: |_, run| each(run, |trial| word(trial.workload.work.map_or("none".into(), |work| Work(work).to_string()))),
+        of: |_, run| {
+            each(run, |trial| word(trial.workload.work.clone().map_or("none".into(), |work| Work(work).to_string())))
+        },
     },
     Aspect {
         name: "stalls",

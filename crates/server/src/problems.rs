@@ -44,7 +44,7 @@ impl ServeConfig {
             ("read-budget", read_budget_bytes.check(service)),
             ("read-budget", architecture.can_bound_reads(*read_budget_bytes, service)),
             (controller, controllers.check(architecture)),
-            ("simulated-work", self.work.map_or(Ok(()), |work| work.check(service))),
+            ("simulated-work", self.work.as_ref().map_or(Ok(()), |work| work.check(service))),
             ("stall", self.stall.map_or(Ok(()), |stall| stall.check(architecture, service))),
             ("busy-poll", self.busy_poll.map_or(Ok(()), poll)),
             (if datagrams.offload { "datagram-offload" } else { "datagram-batch" }, batches),

@@ -255,7 +255,7 @@ impl Server {
                     content,
                     limits: config.limits,
                     tls,
-                    work: config.work,
+                    work: config.work.clone(),
                     threads: config.architecture.threads,
                     cpus: &config.stage_cpus,
                     connections_max: config.connections_max as usize,

@@ -101,9 +101,12 @@ mod tests {
         let text = "name = \"x\"\narchitectures = \"mt\"\n[workload]\nconnections = [10, 20, 30]\nactive = [\"1/2\", 1]\n\
                     request = \"1B\"\nresponse = \"1B\"\nrate = [100, 200]\n";
         let experiment = Experiment::of(text);
-        let work = "cpu=1us".parse().unwrap();
-        let more =
-            GridValues { responses: vec![Size(1), Size(9)], works: vec![None, Some(work)], ..GridValues::default() };
+        let work: Work = "cpu=1us".parse().unwrap();
+        let more = GridValues {
+            responses: vec![Size(1), Size(9)],
+            works: vec![None, Some(work.clone())],
+            ..GridValues::default()
+        };
         let cells = cells(&experiment, &more);
         let texts: BTreeSet<String> = cells.iter().map(|cell| toml::to_string(cell).unwrap()).collect();
         assert_eq!((cells.len(), texts.len()), (48, 48));
@@ -111,7 +114,7 @@ mod tests {
             cell.check().unwrap();
             assert_eq!(cell.unread_loads().unwrap().len(), 1, "{:?}", cell.workload);
         }
-        let ends = |cell: &Experiment| (cell.workload.connections.0[0].get(), cell.workload.simulated_work);
+        let ends = |cell: &Experiment| (cell.workload.connections.0[0].get(), cell.workload.simulated_work.clone());
         assert_eq!((ends(&cells[0]), ends(&cells[1])), ((10, None), (30, Some(work))));
         assert_eq!(super::cells(&experiment, &GridValues::default()).len(), 12);
     }

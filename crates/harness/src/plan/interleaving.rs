@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use load::config::{Schedule, Slices, Think};
-use server::service::work::Kind;
+use server::service::work::Times;
 use server::spec::mechanism::Spins;
 
 use super::limits::{ServerResources, bytes_per_connection};
@@ -187,6 +187,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "suspended interrupts would delay the packets to other servers"
     } else if let Some(reason) = workload.network.as_ref().and_then(network_problem) {
         reason
+    } else if longest_wait_ns(trial).is_none_or(|wait_ns| wait_ns > ROUND_TRIP_NS_MAX) {
+        "requests that wait in the server would be answered in the slices of other servers"
     } else if workload.service.stream().is_some() {
         "streams fill buffers, which empty in the next slice"
     } else if workload.requests_per_connection().is_some() {
@@ -231,9 +233,17 @@ fn round_trip_ns(network: &Network) -> u64 {
     2 * network.delay.0.saturating_add(network.jitter.0)
 }
 
-/// The round trip of a trial's lab; 0 over loopback.
-fn lab_round_trip_ns(trial: &Trial) -> u64 {
-    trial.workload.network.as_ref().map_or(0, round_trip_ns)
+/// The longest wait of a connection in the server, with those of the requests of a pipeline; `None` without a limit.
+fn longest_wait_ns(trial: &Trial) -> Option<u64> {
+    let Some(times) = trial.workload.work.as_ref().and_then(|work| work.wait.as_ref()) else { return Some(0) };
+    Some(times.longest_ns()?.saturating_mul(trial.workload.pipeline.into()))
+}
+
+/// The time in which a request is under way without CPU time: the round trip of a trial's lab, which is 0 over loopback, and the
+/// longest wait in the server.
+fn idle_ns(trial: &Trial) -> u64 {
+    let round_trip_ns = trial.workload.network.as_ref().map_or(0, round_trip_ns);
+    round_trip_ns.saturating_add(longest_wait_ns(trial).unwrap_or(0))
 }
 
 /// Returns why the clocks of workers are too inexact for slices with this guard.
@@ -278,7 +288,7 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
         }
     };
     let of_clocks_ns = if host.fleet.is_some() { SLICE_NS_FLEET } else { 0 };
-    let shortest_ns = shortest_ns.max(lab_round_trip_ns(trial)).max(of_clocks_ns);
+    let shortest_ns = shortest_ns.max(idle_ns(trial)).max(of_clocks_ns);
     let periods_ns = period_ns(trial).map(|ns| (ns * GUARD_SHARE as f64) as u64);
     let step_ns = periods_ns.filter(|ns| (1..=SLICE_NS_MAX).contains(ns)).unwrap_or(SLICE_STEP_NS);
     let slice_ns = shortest_ns.max(SLICE_STEP_NS).div_ceil(step_ns) * step_ns;
@@ -288,15 +298,16 @@ fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     }
 }
 
-/// The expected response time of a closed loop: the CPU time of all connections on one CPU, a wait, and the lab's round trip. A
-/// pipeline has the work of all its requests.
+/// The expected response time of a closed loop: the CPU time of all connections on one CPU, sleeps and waits, and the lab's round
+/// trip. A pipeline has the work of all its requests.
 fn response_ns(trial: &Trial) -> u64 {
     let connections = u64::from(trial.workload.connections);
-    let work_ns = trial.serve.ours().and_then(|serve| serve.work).map_or(0, |work| {
-        let sharing = if work.kind == Kind::Sleep { 1 } else { connections };
-        sharing * u64::from(trial.workload.pipeline()) * work.time_ns
+    let work_ns = trial.workload.work.as_ref().map_or(0.0, |work| {
+        let mean_ns = |times: &Option<Times>| times.as_ref().map_or(0.0, Times::mean_ns);
+        let cpu_ns = connections as f64 * (mean_ns(&work.cpu) + mean_ns(&work.busy));
+        f64::from(trial.workload.pipeline()) * (cpu_ns + mean_ns(&work.sleep))
     });
-    connections * CLOSED_REQUEST_NS + work_ns + lab_round_trip_ns(trial)
+    connections * CLOSED_REQUEST_NS + work_ns as u64 + idle_ns(trial)
 }
 
 /// The length of slices for constant think times, at least `shortest_ns`. A guard holds a whole short think time.
@@ -334,7 +345,7 @@ fn has_uneven_guards(trial: &Trial, slice_ns: u64) -> bool {
 /// The length of the gap after a slice: responses take the lab's round trip, and some time in the server.
 fn gap_ns(trial: &Trial, slice_ns: u64) -> u64 {
     let share = if trial.workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE };
-    slice_ns / share + lab_round_trip_ns(trial)
+    slice_ns / share + idle_ns(trial)
 }
 
 /// Whether all servers of a heat have room at the same time.

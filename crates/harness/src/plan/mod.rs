@@ -200,7 +200,7 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
         transport: experiment.workload.transport,
         tls: experiment.workload.tls.clone(),
         network: network(experiment),
-        work: experiment.workload.simulated_work.map(|work| work.0),
+        work: experiment.workload.simulated_work.clone().map(|work| work.0),
         traffic: load.traffic.clone(),
     }
 }
@@ -264,7 +264,7 @@ fn trial(
             listen,
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
-            work: workload.work,
+            work: workload.work.clone(),
             connections_max: connections_max(&workload),
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             controllers: experiment.server.controllers(),

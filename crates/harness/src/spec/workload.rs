@@ -82,9 +82,10 @@ pub struct WorkloadSpec {
     /// The number of additional open connections that carry no requests.
     #[serde(skip_serializing_if = "is_default")]
     pub idle: OneOrMany<u32>,
-    /// The simulated work of the server for each request, besides its I/O: cpu=TIME, busy=TIME (by the clock) or
-    /// sleep=TIME, optionally followed by ,exponential and by ,connections=SHARE: only the requests of this share of the
-    /// connections take the work.
+    /// The simulated work of the server for each request, besides its I/O: cpu=TIME, busy=TIME (by the clock), sleep=TIME
+    /// (blocks the thread) and wait=TIME (the response is ready later, and the thread may serve others), each optionally
+    /// followed by ,exponential, or with a list of times and their shares such as wait=1ms:90%,100ms:10%. At the end,
+    /// connections=SHARE: only the requests of this share of the connections take the work.
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
     #[serde(skip_serializing_if = "is_default")]

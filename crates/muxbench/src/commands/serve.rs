@@ -167,7 +167,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
             None => args.connections_max.map_or(20_000, NonZeroU32::get),
         },
         service,
-        work: workload.simulated_work.map(|work| work.0),
+        work: workload.simulated_work.clone().map(|work| work.0),
         listen: args.actions.get_or_default("listen", "serve"),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: options.stage_cpus(),

@@ -6,7 +6,7 @@ use anyhow::bail;
 use harness::plan::grid::{self, GridValues};
 use harness::record::{LatencyLimit, SearchGoal};
 use harness::spec::interleave::Interleave;
-use harness::spec::units::{Rate, Share, Size, Time, Work};
+use harness::spec::units::{Rate, Share, Size, Time};
 use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Schedule, Service, stream};
 use server::Architecture;
 
@@ -120,7 +120,7 @@ impl SetupArgs {
             more.responses = GRID_RESPONSES_BYTES.map(Size).to_vec();
         }
         if are_built_in && has_messages && more.works.is_empty() {
-            more.works = vec![None, Some(GRID_WORK)];
+            more.works = GRID_WORKS.map(|text| text.parse().ok()).to_vec();
         }
     }
 
@@ -225,12 +225,7 @@ pub const GRID_CONNECTIONS: [u32; 3] = [50, 400, 2_000];
 const GRID_ACTIVE: [f64; 2] = [1.0 / 16.0, 1.0];
 const GRID_RATES_PER_S: [f64; 2] = [500.0, 5_000.0];
 const GRID_RESPONSES_BYTES: [u32; 2] = [128, 10_240];
-const GRID_WORK: Work = Work(server::Work {
-    kind: server::service::work::Kind::Cpu,
-    time_ns: 50_000,
-    exponential: false,
-    connections: None,
-});
+const GRID_WORKS: [&str; 2] = ["none", "cpu=50us"];
 
 /// Sets the slices of a search. It changes the rate, and slices of constant sends fit only one rate, so such servers run one at a time.
 pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) {

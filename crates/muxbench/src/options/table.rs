@@ -493,8 +493,8 @@ rows! {
         "network-cpus" "CPUS" value::<Cpus>;
         /// CPUs of the payload threads of a staged server
         "payload-cpus" "CPUS" value::<Cpus>;
-        /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-        /// cpu=50us,exponential; none [default: none]
+        /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms (blocks the
+        /// thread), wait=10ms (frees it), cpu=20us,wait=5ms,exponential, wait=1ms:90%,100ms:10%; none [default: none]
         "simulated-work" "WORK" work, is_repeated: true, is_grid: true, key: Some("workload.simulated-work");
     }
     SYSCALLS "Server settings" "server." {

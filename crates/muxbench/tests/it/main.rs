@@ -40,6 +40,7 @@ mod tls;
 mod tool;
 mod transports;
 mod udp;
+mod waits;
 mod warm_up;
 
 fn main() -> ExitCode {
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         tool::cases,
         transports::cases,
         udp::cases,
+        waits::cases,
         warm_up::cases,
     ])
 }

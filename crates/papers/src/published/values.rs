@@ -237,7 +237,7 @@ fn hermes2025(trial: &Trial) -> Option<Values> {
     let accept = serve.accept.to_string();
     let of = |printed: &[(&str, f64)]| printed.iter().find(|(name, _)| *name == accept).map(|(_, value)| *value);
     let is_heaviest = workload.rate_per_s() >= Some(3_000.0);
-    let service_ms = match (workload.requests_per_connection(), workload.work) {
+    let service_ms = match (workload.requests_per_connection(), &workload.work) {
         (Some(1), None) if is_heaviest => of(&MEAN_MS)?,
         (Some(1), Some(_)) if is_heaviest => of(&[("exclusive", 15.0), ("reuseport", 25.0), ("hermes", 10.0)])?,
         (Some(10), _) if is_heaviest => of(&[("exclusive", 10.0), ("reuseport", 20.0), ("hermes", 10.0)])?,

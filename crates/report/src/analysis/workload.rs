@@ -102,8 +102,8 @@ pub fn title(workload: &Workload) -> String {
     words.extend(workload.transport.words().map(str::to_owned));
     words.extend(workload.tls.as_ref().map(|tls| tls.words().to_owned()));
     words.extend(workload.network.as_ref().map(ToString::to_string));
-    if let Some(work) = workload.work {
-        words.push(format!("work {}", Work(work)));
+    if let Some(work) = &workload.work {
+        words.push(format!("work {}", Work(work.clone())));
     }
     if let Some(limit) = workload.request_timeout() {
         words.push(format!("time limit {}", Time(limit.timeout_ns)));

@@ -4,6 +4,7 @@ pub(crate) mod io_uring;
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -91,9 +92,9 @@ pub trait Completion: Sized {
     /// Returns the buffers of a receive, if any, to the mechanism.
     fn give_back(&mut self, received: Received);
 
-    /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed and `may_wait` is
-    /// set, waits for one; a signal ends the wait.
-    fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
+    /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed, waits for one, at most
+    /// for `timeout`; a signal ends the wait.
+    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()>;
 }
 
 /// The operations on datagrams, which carry addresses.

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
 use super::connection::{Connect, Next, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
+use crate::service::work::sleep_until;
 use crate::service::{buffered_service, service};
 use crate::socket::{self, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -28,8 +31,10 @@ pub fn run_threads_buffered(context: &ServerContext<'_>) -> io::Result<()> {
 }
 
 fn serve_by_threads(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
+    // Like the service: threads may outlive this function by a moment.
+    let stopping: &'static Arc<AtomicBool> = Box::leak(Box::new(context.stopping.clone()));
     let outcome = accept_loop(context, service, |service, slot, connection, _| {
-        spawn_thread(context.options.read_budget_bytes, service, slot, connection)
+        spawn_thread(context.options.read_budget_bytes, service, slot, connection, stopping)
     });
     stop_threads(context, STOP_MAX);
     outcome
@@ -68,7 +73,13 @@ fn accept_loop(
     })
 }
 
-pub(super) fn serve(service: &dyn Connect, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
+pub(super) fn serve(
+    service: &dyn Connect,
+    io: &OwnedFd,
+    buffer: &mut ReadBuffer,
+    counters: &Counters,
+    stopping: &AtomicBool,
+) {
     let mut connection = service.connect();
     if let Some(tick) = service.check_interval() {
         socket::set_io_timeout(io, tick);
@@ -78,6 +89,14 @@ pub(super) fn serve(service: &dyn Connect, io: &OwnedFd, buffer: &mut ReadBuffer
         next = match next {
             // A write without progress returns after a tick, so that the limits are checked before it continues.
             Next::Write | Next::WriteOn => connection.on_writable(io.as_fd(), counters),
+            Next::Wait | Next::Hold => {
+                let is_ready = connection.until().is_none_or(|until| sleep_until(until, || stopping.load(Relaxed)));
+                if !is_ready {
+                    return;
+                }
+                connection.resume(counters);
+                connection.on_writable(io.as_fd(), counters)
+            }
             _ => connection.on_readable(io.as_fd(), buffer, counters),
         };
     }
@@ -115,6 +134,7 @@ fn spawn_thread(
     service: &'static dyn Connect,
     slot: &'static Slot,
     connection: OwnedFd,
+    stopping: &'static AtomicBool,
 ) -> Result<(), OwnedFd> {
     slot.set_connection(connection.as_raw_fd());
     // Pass the descriptor by number, so that the connection can still be refused if no thread starts.
@@ -125,7 +145,7 @@ fn spawn_thread(
         // Declared first, so that it is dropped last.
         let _release = OnDrop(|| slot.release());
         let served = ServedConnection::new(slot, connection, None);
-        serve(service, &served.io, &mut ReadBuffer::new(budget), &slot.counters);
+        serve(service, &served.io, &mut ReadBuffer::new(budget), &slot.counters, stopping);
     });
     match spawned {
         Ok(_) => {
@@ -148,7 +168,7 @@ fn spawn_process(
         unsafe { libc::close(context.listener.as_raw_fd()) };
         slot.counters.syscall(Syscall::Close);
         // The end of the process closes the connection.
-        serve(service, &connection, buffer, &slot.counters);
+        serve(service, &connection, buffer, &slot.counters, context.stopping);
         slot.counters.ended.add(1);
         children::leave(context.workers, slot);
         0

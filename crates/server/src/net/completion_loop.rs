@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use super::payload::{HandOff, Message};
 use super::staged::{self, NetworkContext, NetworkLoop};
 use super::stall::Stalls;
 use super::table::ConnectionTable;
+use super::timers::Timers;
 use super::{ACCEPTS, ServerContext};
 use crate::completion::{Completion, CompletionEvent, Datagrams, Done, Received};
 use crate::metrics::workers::Syscall;
@@ -72,6 +74,7 @@ struct CompletionLoop<'a, M> {
     receives_once: bool,
     /// Present if receives may miss the end of a stream. The loop watches its clock while there are connections.
     idle_sweep: Option<IdleSweep>,
+    timers: Timers,
     network: NetworkContext<'a>,
 }
 
@@ -83,10 +86,12 @@ struct Serving<'a> {
     cancelled: bool,
     sending: bool,
     failed: bool,
-    /// Whether the client may send faster than it reads: its last bytes came while a response was unsent, or filled a read budget
+    /// Whether the client may send faster than it reads: its last bytes came while a response was unsent or not ready, or filled a read budget
     /// and caused a response. Such a connection receives one read budget at a time, because a multishot receive takes all that
     /// arrives.
     is_behind: bool,
+    /// Whether the connection has a timer.
+    has_timer: bool,
     /// The bytes received since all responses were sent.
     unanswered_bytes: u32,
     /// Whether the connection is new, or has received something since its slot was last swept.
@@ -110,6 +115,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             unanswered_bytes: 0,
             receives_once: false,
             idle_sweep: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
+            timers: Timers::default(),
             network,
         })
     }
@@ -133,7 +139,8 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             if let Some(state) = &mut state {
                 state.end_turn(self.network.counters);
             }
-            self.mechanism.wait(&mut done, self.arrivals.is_empty())?;
+            let timeout = if self.arrivals.is_empty() { self.timers.timeout() } else { Some(Duration::ZERO) };
+            self.mechanism.wait(&mut done, timeout)?;
             self.network.counters.events.add(done.len() as u64);
             if let Some(state) = &state {
                 state.begin_turn(done.len());
@@ -154,6 +161,9 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                     CompletionEvent::Received(received) => self.on_received(token, received)?,
                     CompletionEvent::Sent(result) => self.on_sent(token, result)?,
                 }
+            }
+            if !self.timers.is_empty() {
+                self.resume_due()?;
             }
             self.admit_arrivals()?;
             self.bound_receives()?;
@@ -304,9 +314,19 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         self.mechanism.open(io.as_raw_fd(), token)?;
         let connection = self.network.service.connect();
         let (receiving, cancelled, sending, failed, is_behind, was_active) = (false, false, false, false, false, true);
-        let unanswered_bytes = 0;
-        let serving =
-            Serving { io, connection, receiving, cancelled, sending, failed, is_behind, unanswered_bytes, was_active };
+        let (unanswered_bytes, has_timer) = (0, false);
+        let serving = Serving {
+            io,
+            connection,
+            receiving,
+            cancelled,
+            sending,
+            failed,
+            is_behind,
+            has_timer,
+            unanswered_bytes,
+            was_active,
+        };
         self.connections.fill(token, serving);
         self.advance(token)?;
         self.watch_clock()?;
@@ -327,13 +347,14 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                 for part in self.mechanism.parts(&received) {
                     serving.connection.receive(part, self.network.counters);
                 }
-                if !serving.connection.unsent().is_empty() {
+                let is_unanswered = !serving.connection.unsent().is_empty() || serving.connection.until().is_some();
+                if is_unanswered {
                     // A slot counts less than 4 GiB, which no connection can store.
                     serving.unanswered_bytes += count as u32;
                     self.unanswered_bytes += count as u64;
                 }
                 let is_full = count >= self.network.context.options.read_budget_bytes.bytes();
-                serving.is_behind = serving.sending || (is_full && !serving.connection.unsent().is_empty());
+                serving.is_behind = serving.sending || serving.has_timer || (is_full && is_unanswered);
             }
             // The buffers ran out, or the receive was cancelled. `advance` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
@@ -341,6 +362,19 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         }
         self.mechanism.give_back(received);
         self.advance(token)
+    }
+
+    /// Resumes the connections whose waits have ended.
+    fn resume_due(&mut self) -> io::Result<()> {
+        let due = self.timers.take_due();
+        for &token in &due {
+            let Some(serving) = self.connections.get(token) else { continue };
+            serving.has_timer = false;
+            serving.connection.resume(self.network.counters);
+            self.advance(token)?;
+        }
+        self.timers.give_back(due);
+        Ok(())
     }
 
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
@@ -366,12 +400,31 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
         let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd()) };
+        if next.is_wait()
+            && !serving.has_timer
+            && let Some(until) = serving.connection.until()
+        {
+            serving.has_timer = true;
+            self.timers.add(until, token);
+        }
         match next {
             Next::Read => {
                 self.unanswered_bytes -= u64::from(mem::take(&mut serving.unanswered_bytes));
                 if !serving.receiving {
                     serving.receiving = true;
                     self.mechanism.receive(io, token, serving.is_behind || self.receives_once)?;
+                }
+            }
+            Next::Wait => {
+                if !serving.receiving {
+                    serving.receiving = true;
+                    self.mechanism.receive(io, token, serving.is_behind || self.receives_once)?;
+                }
+            }
+            Next::Hold => {
+                if serving.is_behind && serving.receiving && !serving.cancelled {
+                    serving.cancelled = true;
+                    self.mechanism.cancel_receive(token)?;
                 }
             }
             Next::Write | Next::WriteOn => {
@@ -483,7 +536,7 @@ mod tests {
 
         fn give_back(&mut self, _: Received) {}
 
-        fn wait(&mut self, done: &mut Vec<Done>, _: bool) -> io::Result<()> {
+        fn wait(&mut self, done: &mut Vec<Done>, _: Option<Duration>) -> io::Result<()> {
             let received = |result| CompletionEvent::Received(Received { result, more: false, buffer: None });
             if let Some(token) = self.cancelled.take() {
                 done.push(Done { token, event: received(Err(Errno::CANCELED)) });

@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -79,6 +79,12 @@ pub trait Connection: Send {
     /// Marks `count` bytes as sent.
     fn sent(&mut self, count: usize, counters: &Counters);
 
+    /// The end of the wait that [`Next::Wait`] and [`Next::Hold`] announce.
+    fn until(&self) -> Option<Instant>;
+
+    /// Ends the wait, after which there may be something to send.
+    fn resume(&mut self, counters: &Counters);
+
     /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts this side down.
     fn next(&mut self, io: BorrowedFd<'_>) -> Next;
 
@@ -104,6 +110,11 @@ pub enum Next {
     Write,
     /// The write budget is spent: send the rest of a response in the next turn. The socket may have room already.
     WriteOn,
+    /// The response is ready at [`Connection::until`]: resume the connection then. Read on, to learn of its end; only the first
+    /// input is stored.
+    Wait,
+    /// Like `Wait`, but read nothing, which bounds the memory of one client.
+    Hold,
     /// The connection is over.
     End,
 }
@@ -167,6 +178,13 @@ impl ReadBuffer {
         let (bytes, _) = rustix::io::read(io, &mut self.room[..])?;
         self.length = bytes.len();
         Ok(bytes)
+    }
+}
+
+impl Next {
+    /// Whether the connection waits until a time.
+    pub fn is_wait(self) -> bool {
+        matches!(self, Self::Wait | Self::Hold)
     }
 }
 
@@ -283,7 +301,22 @@ impl<S: Service<Conn: Send> + Sync> Connection for Served<'_, S> {
     }
 
     #[inline]
+    fn until(&self) -> Option<Instant> {
+        self.service.wait(&self.conn).map(|wait| wait.until)
+    }
+
+    fn resume(&mut self, counters: &Counters) {
+        let requests = self.service.resume(&mut self.conn);
+        self.complete(requests, counters);
+    }
+
+    #[inline]
     fn next(&mut self, io: BorrowedFd<'_>) -> Next {
+        if let Some(wait) = self.service.wait(&self.conn)
+            && self.unsent().is_empty()
+        {
+            return if self.finished || wait.has_input { Next::Hold } else { Next::Wait };
+        }
         let is_over = self.service.is_over(&self.conn);
         match (self.unsent().is_empty(), self.finished || is_over) {
             (true, true) if is_over && !self.finished && self.service.is_cut_short(&self.conn) => {

@@ -20,6 +20,7 @@ mod table;
 #[cfg(test)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the pools' and runtimes' tests use it"))]
 pub(crate) mod testkit;
+mod timers;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -11,6 +12,7 @@ use super::controllers::{Admission, Pool, ThreadControl};
 use super::queue::{Jobs, Mailbox, WaitResult, lock};
 use crate::metrics::workers::Counters;
 use crate::readiness::Interest;
+use crate::service::work::sleep_until;
 use crate::spec::read_budget::ReadBudget;
 use crate::sync::{Mutex, MutexGuard};
 use crate::token::Token;
@@ -24,6 +26,10 @@ pub enum Action {
     Watch(Option<Interest>),
     /// Writes on in the next turn.
     WriteOn,
+    /// See [`Next::Wait`].
+    Wait,
+    /// See [`Next::Hold`].
+    Hold,
     End,
 }
 
@@ -33,6 +39,8 @@ impl From<Next> for Action {
             Next::Read => Self::Watch(Some(Interest::Read)),
             Next::Write => Self::Watch(Some(Interest::Write)),
             Next::WriteOn => Self::WriteOn,
+            Next::Wait => Self::Wait,
+            Next::Hold => Self::Hold,
             Next::End => Self::End,
         }
     }
@@ -54,6 +62,16 @@ pub trait Payload<'a> {
     fn on_readable(&mut self, tenant: &mut Self::Tenant, buffer: &mut ReadBuffer, counters: &Counters) -> Action;
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action;
+
+    /// The end of the connection's wait, if the network thread must resume it.
+    fn until(_tenant: &Self::Tenant) -> Option<Instant> {
+        None
+    }
+
+    /// Ends the connection's wait.
+    fn on_due(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action {
+        self.on_writable(tenant, counters)
+    }
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> bool;
 
@@ -96,6 +114,15 @@ impl<'a> Payload<'a> for Inline {
     #[inline]
     fn on_writable(&mut self, (io, connection): &mut Self::Tenant, counters: &Counters) -> Action {
         connection.on_writable(io.as_fd(), counters).into()
+    }
+
+    fn until((_, connection): &Self::Tenant) -> Option<Instant> {
+        connection.until()
+    }
+
+    fn on_due(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action {
+        tenant.1.resume(counters);
+        self.on_writable(tenant, counters)
     }
 
     fn is_overdue(&mut self, (io, connection): &mut Self::Tenant, counters: &Counters) -> bool {
@@ -161,13 +188,17 @@ impl<'q, 'a> HandOff<'q, 'a> {
         unserved.is_job |= is_new;
         drop(unserved);
         if is_new {
-            self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
-            match &mut self.batches {
-                None => self.queues[self.turn].send(tenant.clone(), counters),
-                Some(batches) => batches[self.turn].push(tenant.clone()),
-            }
+            self.queue(tenant, counters);
         }
         action
+    }
+
+    fn queue(&mut self, tenant: &Job<'a>, counters: &Counters) {
+        self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
+        match &mut self.batches {
+            None => self.queues[self.turn].send(tenant.clone(), counters),
+            Some(batches) => batches[self.turn].push(tenant.clone()),
+        }
     }
 }
 
@@ -267,6 +298,11 @@ impl<'a> Payload<'a> for HandOff<'_, 'a> {
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action {
         let next = lock(&tenant.connection).on_writable(tenant.io.as_fd(), counters);
+        if next.is_wait() {
+            // The next request of the connection, which is still a job, waits in a payload thread.
+            self.queue(tenant, counters);
+            return lock(&tenant.unserved).action();
+        }
         if next != Next::Read {
             return next.into();
         }
@@ -341,7 +377,17 @@ fn serve<'a>(
     }
     let mut connection = lock(&job.connection);
     connection.receive(bytes, counters);
-    let next = connection.on_writable(job.io.as_fd(), counters);
+    let mut next = connection.on_writable(job.io.as_fd(), counters);
+    // A payload thread is there to wait.
+    while next.is_wait()
+        && let Some(until) = connection.until()
+    {
+        if !sleep_until(until, || jobs.is_closed()) {
+            return;
+        }
+        connection.resume(counters);
+        next = connection.on_writable(job.io.as_fd(), counters);
+    }
     // Unlock before the next user is notified.
     drop(connection);
     if let Some(admission) = admission {
@@ -350,7 +396,7 @@ fn serve<'a>(
     let message = match next {
         Next::Write | Next::WriteOn => Message::Blocked(job.token),
         Next::End => Message::End(job.token),
-        Next::Read => {
+        Next::Read | Next::Wait | Next::Hold => {
             let mut unserved = lock(&job.unserved);
             match (unserved.bytes.is_empty(), unserved.finished) {
                 (true, true) => Message::End(job.token),

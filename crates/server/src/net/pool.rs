@@ -64,7 +64,8 @@ fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()>
             }
             slot.release();
         });
-        if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.options.read_budget_bytes)) {
+        let mut buffer = ReadBuffer::new(context.options.read_budget_bytes);
+        if let Err(error) = work(service, source, slot, &mut buffer, context.stopping) {
             // The error concerns no single connection, so it ends the server.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
@@ -105,7 +106,7 @@ fn processes(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<(
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
             // If the worker ends, exit with an error, so that the reaper replaces it.
-            let _ = work(service, &source, slot, &mut buffer);
+            let _ = work(service, &source, slot, &mut buffer, context.stopping);
             1
         })
     };
@@ -202,7 +203,13 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
-fn work(service: &dyn Connect, source: &ConnectionSource<'_>, slot: &Slot, buffer: &mut ReadBuffer) -> io::Result<()> {
+fn work(
+    service: &dyn Connect,
+    source: &ConnectionSource<'_>,
+    slot: &Slot,
+    buffer: &mut ReadBuffer,
+    stopping: &AtomicBool,
+) -> io::Result<()> {
     let counters = &slot.counters;
     let mut acceptor = match source {
         ConnectionSource::Handed(_) => None,
@@ -233,7 +240,7 @@ fn work(service: &dyn Connect, source: &ConnectionSource<'_>, slot: &Slot, buffe
                     counters.accepted.add(1);
                 }
                 let served = ServedConnection::new(slot, connection, Some(source.descriptor()));
-                serve(service, &served.io, buffer, counters);
+                serve(service, &served.io, buffer, counters, stopping);
             }
             Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),

@@ -14,6 +14,7 @@ use super::payload::{Action, HandOff, Inline, Message, Payload};
 use super::staged::{self, NetworkContext, NetworkLoop};
 use super::stall::Stalls;
 use super::table::ConnectionTable;
+use super::timers::{Timers, earlier};
 use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Syscall;
 use crate::platform;
@@ -66,6 +67,7 @@ struct ReadyLoop<'a, M, P: Payload<'a>> {
     unfinished: VecDeque<Token>,
     /// For edge-triggered mechanisms: the longest wait before the next accept; `None` to accept only after an event.
     accept_after: Option<Duration>,
+    timers: Timers,
     /// Connections from the accept thread that are not yet admitted, oldest first.
     arrivals: VecDeque<OwnedFd>,
     messages: Vec<Message>,
@@ -77,6 +79,8 @@ struct Entry<T> {
     /// The event that the loop handles. `None` while another stage has the connection.
     watched: Option<Interest>,
     is_listed: bool,
+    /// Whether the connection has a timer.
+    has_timer: bool,
 }
 
 impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
@@ -90,6 +94,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             buffer: ReadBuffer::new(network.context.options.read_budget_bytes),
             unfinished: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
             accept_after: None,
+            timers: Timers::default(),
             arrivals: VecDeque::new(),
             messages: Vec::new(),
             network,
@@ -125,10 +130,11 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
                 Trigger::Edge => self.accept_after,
                 Trigger::Level => None,
             };
+            let timeout = earlier(timeout, self.timers.timeout());
             let timeout = match &mut state {
                 Some(state) => {
                     state.end_turn(counters);
-                    timeout.or(state.wait_max())
+                    earlier(timeout, state.wait_max())
                 }
                 None => timeout,
             };
@@ -158,6 +164,9 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
                     (token, Trigger::Level) => self.serve(token, event.interest)?,
                     (_, Trigger::Edge) => self.serve_edge(event)?,
                 }
+            }
+            if !self.timers.is_empty() {
+                self.resume_due()?;
             }
             self.admit_arrivals();
             if M::TRIGGER == Trigger::Edge {
@@ -234,7 +243,8 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             self.network.refuse(P::io(&tenant));
             return false;
         }
-        self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), is_listed: false });
+        self.connections
+            .fill(token, Entry { tenant, watched: Some(Interest::Read), is_listed: false, has_timer: false });
         true
     }
 
@@ -271,6 +281,22 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
                 self.end(token)?;
             }
         }
+        Ok(())
+    }
+
+    /// Resumes the connections whose waits have ended.
+    fn resume_due(&mut self) -> io::Result<()> {
+        let due = self.timers.take_due();
+        for &token in &due {
+            let Some(entry) = self.connections.get(token) else { continue };
+            entry.has_timer = false;
+            let (watched, action) = (entry.watched, self.payload.on_due(&mut entry.tenant, self.network.counters));
+            // The connection was read while it waited, so no event was missed.
+            if watched != Some(Interest::Read) || action != Action::Watch(watched) {
+                self.settle(token, action)?;
+            }
+        }
+        self.timers.give_back(due);
         Ok(())
     }
 
@@ -327,14 +353,15 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         let counters = self.network.counters;
-        match self.payload.on_readable(&mut entry.tenant, &mut self.buffer, counters) {
-            Action::Watch(Some(Interest::Read)) => {
-                let may_have_more = if drain { !self.buffer.is_empty() } else { self.buffer.is_full() };
-                if may_have_more {
-                    self.serve_later(token);
-                }
-                Ok(())
+        let action = self.payload.on_readable(&mut entry.tenant, &mut self.buffer, counters);
+        if matches!(action, Action::Watch(Some(Interest::Read)) | Action::Wait) {
+            let may_have_more = if drain { !self.buffer.is_empty() } else { self.buffer.is_full() };
+            if may_have_more {
+                self.serve_later(token);
             }
+        }
+        match action {
+            Action::Watch(Some(Interest::Read)) => Ok(()),
             action => self.settle(token, action),
         }
     }
@@ -351,9 +378,18 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
         let interest = match action {
             Action::Watch(interest) => interest,
             Action::WriteOn => Some(Interest::Write),
+            Action::Wait => Some(Interest::Read),
+            Action::Hold => None,
             Action::End => return self.end(token),
         };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        if matches!(action, Action::Wait | Action::Hold)
+            && !entry.has_timer
+            && let Some(until) = P::until(&entry.tenant)
+        {
+            entry.has_timer = true;
+            self.timers.add(until, token);
+        }
         let descriptor = P::io(&entry.tenant).as_raw_fd();
         let before = mem::replace(&mut entry.watched, interest);
         let settled = match (before, interest) {
@@ -377,6 +413,10 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             (Err(_), ..) => self.end(token),
             // Bytes may have been reported while the connection was not read, and room in the socket is not reported again.
             (_, Action::Watch(Some(Interest::Read)) | Action::WriteOn, Trigger::Edge) => {
+                self.serve_later(token);
+                Ok(())
+            }
+            (_, Action::Wait, Trigger::Edge) if before != Some(Interest::Read) => {
                 self.serve_later(token);
                 Ok(())
             }

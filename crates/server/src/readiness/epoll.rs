@@ -3,9 +3,9 @@
 //! Level-triggered, each wait reports all ready descriptors. Edge-triggered (EPOLLET), the kernel reports each change once, and
 //! the server registers each descriptor once, for both directions.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
+use std::{io, ptr};
 
 use rustix::event::epoll::{CreateFlags, create};
 
@@ -104,11 +104,26 @@ impl<const IS_EDGE: bool> Readiness for Epoll<IS_EDGE> {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // SAFETY: the buffer has room for EVENTS_MAX events.
-        let count = count_ready(unsafe {
-            let room = self.events.as_mut_ptr();
-            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
-        })?;
+        let (epoll, room) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
+        let in_ms = || {
+            // SAFETY: the buffer has room for EVENTS_MAX events.
+            count_ready(unsafe { libc::epoll_wait(epoll, room, EVENTS_MAX as i32, timeout_ms(timeout)) })
+        };
+        let count = match timeout {
+            Some(timeout) if timeout.subsec_nanos() % 1_000_000 != 0 => {
+                // The kernel's timespec has 64 bits on every processor.
+                let timespec = [timeout.as_secs() as i64, timeout.subsec_nanos().into()];
+                let (number, signals) = (libc::SYS_epoll_pwait2, ptr::null::<libc::sigset_t>());
+                // SAFETY: as above, and the kernel only reads the time.
+                let count = unsafe { libc::syscall(number, epoll, room, EVENTS_MAX, timespec.as_ptr(), signals, 0) };
+                match count_ready(count as i32) {
+                    // Before Linux 5.11, and under old seccomp profiles.
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => in_ms(),
+                    count => count,
+                }
+            }
+            _ => in_ms(),
+        }?;
         // SAFETY: the kernel has written `count` events.
         unsafe { self.report(count, ready) };
         Ok(())

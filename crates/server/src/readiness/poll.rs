@@ -79,9 +79,17 @@ impl Readiness for Poll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // SAFETY: `list` is valid during the call, and its length is passed.
-        let mut left = count_ready(unsafe {
-            libc::poll(self.list.as_mut_ptr(), self.list.len() as libc::nfds_t, timeout_ms(timeout))
+        let (list, length) = (self.list.as_mut_ptr(), self.list.len() as libc::nfds_t);
+        let mut left = count_ready(match timeout {
+            #[cfg(target_os = "linux")]
+            Some(timeout) if timeout.subsec_nanos() % 1_000_000 != 0 => {
+                let timespec =
+                    libc::timespec { tv_sec: timeout.as_secs() as _, tv_nsec: timeout.subsec_nanos().into() };
+                // SAFETY: `list` is valid during the call, and its length is passed.
+                unsafe { libc::ppoll(list, length, &raw const timespec, std::ptr::null()) }
+            }
+            // SAFETY: as above.
+            _ => unsafe { libc::poll(list, length, timeout_ms(timeout)) },
         })?;
         for (watched, &token) in self.list.iter().zip(&self.tokens) {
             if left == 0 {

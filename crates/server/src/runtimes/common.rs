@@ -7,11 +7,11 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use rustix::io::Errno;
@@ -53,6 +53,8 @@ pub struct TaskContext {
     pub refusals: &'static Counters,
     connections_max: usize,
     pub read_budget: ReadBudget,
+    /// Whether the server is stopping.
+    pub stopping: Arc<AtomicBool>,
     open: AtomicUsize,
 }
 
@@ -73,6 +75,7 @@ impl TaskContext {
             refusals,
             connections_max: context.connections_max,
             read_budget: context.options.read_budget_bytes,
+            stopping: context.stopping.clone(),
             open: AtomicUsize::new(0),
         }));
         COUNTERS.set(Some((shared.id(), context.workers.accept())));
@@ -222,14 +225,15 @@ pub fn in_turns<T>(next: impl AsyncFn() -> io::Result<T>, pause: impl AsyncFn())
     }
 }
 
-/// Serves one connection to its end with the runtime's calls `read` and `write`. `pause` lets other tasks run. `is_time` polls a
-/// timer that fires at each tick of the time limits.
+/// Serves one connection to its end with the runtime's calls `read` and `write`. `pause` lets other tasks run, and `sleep` does so
+/// until a time. `is_time` polls a timer that fires at each tick of the time limits.
 pub async fn serve<T: AsFd + Unpin, P: Future<Output = ()>>(
     open: Open,
     mut stream: T,
     read: impl Fn(Pin<&mut T>, &mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
     write: impl Fn(Pin<&mut T>, &mut Context<'_>, Unsent<'_>) -> Poll<io::Result<usize>>,
     pause: impl Fn() -> P,
+    sleep: impl AsyncFn(Instant),
     mut is_time: impl FnMut(&mut Context<'_>) -> bool,
 ) {
     let Open(tasks) = open;
@@ -238,6 +242,15 @@ pub async fn serve<T: AsFd + Unpin, P: Future<Output = ()>>(
     // The bytes since other tasks could run last.
     let mut moved_bytes = 0;
     while next != Next::End {
+        if next.is_wait()
+            && let Some(until) = connection.until()
+        {
+            sleep(until).await;
+            moved_bytes = 0;
+            connection.resume(tasks.counters());
+            next = connection.next(stream.as_fd());
+            continue;
+        }
         next = poll_fn(|context| {
             let polled = match next {
                 Next::Write | Next::WriteOn => {

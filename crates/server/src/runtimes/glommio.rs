@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_io::{AsyncRead, AsyncWrite};
 use glommio::net::{TcpListener, TcpStream};
@@ -90,6 +90,7 @@ fn serve(open: Open, stream: Socket<TcpStream>) -> impl Future<Output = ()> {
         // glommio has no vectored writes.
         |mut stream, context, unsent| Pin::new(&mut stream.0).poll_write(context, unsent.first),
         || sleep(TURN),
+        async |until: Instant| sleep(until.saturating_duration_since(Instant::now())).await,
         move |context| {
             timer.as_mut().is_some_and(|(timer, tick)| {
                 let is_time = Pin::new(&mut *timer).poll(context).is_ready();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,11 @@ const TLS_STACK_WORDS: usize = (256 << 10) / size_of::<usize>();
 const PAUSE: Duration = Duration::from_micros(10);
 /// The bytes before such a pause: several budgets, because another thread ends the pause.
 const PAUSE_BYTES: usize = 4 * WRITE_BUDGET_BYTES;
+
+/// The longest step of a wait, after which a coroutine checks whether the server stops.
+const STEP: Duration = Duration::from_millis(100);
+/// Waits are rounded up to a multiple of this time.
+const ROUND_NS: u128 = 100_000;
 
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -138,6 +144,22 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
     // The bytes since the last pause.
     let mut sent_bytes = 0;
     while next != Next::End && !connection.is_overdue(io, tasks.counters()) {
+        if next.is_wait()
+            && let Some(until) = connection.until()
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            if tasks.stopping.load(Relaxed) {
+                break;
+            } else if left.is_zero() {
+                connection.resume(tasks.counters());
+                next = connection.next(io);
+            } else {
+                // may keeps a list for each length of a sleep, so there must be few.
+                let rounded = left.as_nanos().next_multiple_of(ROUND_NS).min(STEP.as_nanos());
+                sleep(Duration::from_nanos(rounded as u64));
+            }
+            continue;
+        }
         let done = match next {
             Next::Write | Next::WriteOn => {
                 let unsent = connection.unsent();
@@ -161,10 +183,14 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
         };
         if sent_bytes >= PAUSE_BYTES {
             sent_bytes = 0;
-            coroutine::sleep(PAUSE);
-            // The pause ends in the thread of may's timers. Return to a worker.
-            coroutine::yield_now();
+            sleep(PAUSE);
         }
     }
     lock(shared).buffers.push(buffer);
+}
+
+fn sleep(time: Duration) {
+    coroutine::sleep(time);
+    // The sleep ends in the thread of may's timers. Return to a worker.
+    coroutine::yield_now();
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Open;
 use crate::net::connection::{self, Connection, Next};
@@ -44,6 +44,14 @@ pub async fn serve<T>(
     let mut timer = service.check_interval().map(|tick| OverdueTimer { tick, sleep, sleeping: sleep(tick) });
     let mut next = Next::Read;
     while next != Next::End {
+        if next.is_wait()
+            && let Some(until) = connection.until()
+        {
+            sleep(until.saturating_duration_since(Instant::now())).await;
+            connection.resume(tasks.counters());
+            next = connection.next(io);
+            continue;
+        }
         next = match next {
             Next::Write | Next::WriteOn => {
                 let (mut write, mut count) = (pin!(write(&mut stream, Unsent(connection))), 0);

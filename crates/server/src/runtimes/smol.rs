@@ -55,7 +55,8 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         [] => stream.poll_write(context, unsent.first),
         _ => stream.poll_write_vectored(context, &unsent.slices()),
     };
-    super::serve(open, stream, T::poll_read, write, smol::future::yield_now, move |context| {
+    let sleep = async |until| _ = Timer::at(until).await;
+    super::serve(open, stream, T::poll_read, write, smol::future::yield_now, sleep, move |context| {
         timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready())
     })
 }

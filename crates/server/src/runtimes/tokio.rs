@@ -72,7 +72,8 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         [] => stream.poll_write(context, unsent.first),
         _ => stream.poll_write_vectored(context, &unsent.slices()),
     };
-    super::serve(open, stream, read, write, tokio::task::yield_now, move |context| {
+    let sleep = async |until: std::time::Instant| tokio::time::sleep_until(until.into()).await;
+    super::serve(open, stream, read, write, tokio::task::yield_now, sleep, move |context| {
         timer.as_mut().is_some_and(|timer| timer.poll_tick(context).is_ready())
     })
 }

@@ -28,6 +28,17 @@ macro_rules! forward {
             self.$service.work(&$state, requests, works);
         }
     };
+    (@wait $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn wait(&self, $conn: &Self::Conn) -> Option<wire::Wait> {
+            self.$service.wait(&$state)
+        }
+    };
+    (@resume $service:tt, $conn:ident, $state:expr) => {
+        fn resume(&self, $conn: &mut Self::Conn) -> u64 {
+            self.$service.resume(&mut $state)
+        }
+    };
     (@has_just_failed $service:tt, $conn:ident, $state:expr) => {
         #[inline]
         fn has_just_failed(&self, $conn: &mut Self::Conn) -> bool {

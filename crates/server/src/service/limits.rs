@@ -118,7 +118,13 @@ impl<S: Service> Service for WithLimits<S> {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; unsent unsent_tail is_over is_idle);
+    forward!(service, |conn| conn.conn; unsent unsent_tail wait is_over is_idle);
+
+    fn resume(&self, conn: &mut Self::Conn) -> u64 {
+        let requests = self.service.resume(&mut conn.conn);
+        self.received(conn, false, requests);
+        requests
+    }
 
     #[inline]
     fn check_interval(&self) -> Option<Duration> {
@@ -132,7 +138,8 @@ impl<S: Service> Service for WithLimits<S> {
     #[inline]
     fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
         let now = self.now.load(Relaxed);
-        if conn.since == 0 {
+        // A client that waits for a response is not slow.
+        if conn.since == 0 || self.service.wait(&conn.conn).is_some() {
             conn.since = now;
         }
         // The progress may have been at the end of its tick, so do not count that tick.
@@ -160,9 +167,13 @@ pub fn count_ticks(tick: Duration, now: &AtomicU32, running: &Receiver<()>, mut 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use wire::http::{Content, Http};
 
     use super::*;
+    use crate::service::waits::WithWaits;
+    use crate::service::work::{Times, Work};
 
     const SECOND: u64 = 1_000_000_000;
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -192,6 +203,30 @@ mod tests {
         while !limited.unsent(conn).is_empty() {
             limited.sent(conn, limited.unsent(conn).len());
         }
+    }
+
+    #[test]
+    fn wait_counts_neither_for_the_request_nor_for_the_response() {
+        let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
+        let wait = Times::Constant { time_ns: 60 * SECOND };
+        let work = Work { wait: Some(wait.clone()), ..Work::default() };
+        let http = WithWaits::new(Http::new(Content::generated(), Box::new(|| 0)), work, wait, Arc::default());
+        let limits = Limits { request_ns: Some(8 * SECOND), keepalive_ns: Some(16 * SECOND) };
+        let (service, mut conn) = (WithLimits::new(http, limits, now), LimitedConnection::default());
+        let is_overdue_after = |conn: &mut _, ticks| {
+            (0..ticks).any(|_| {
+                now.fetch_add(1, Relaxed);
+                service.is_overdue(conn)
+            })
+        };
+        service.receive(&mut conn, GET);
+        assert!(!is_overdue_after(&mut conn, 60));
+        assert_eq!(service.resume(&mut conn), 1);
+        assert!(!is_overdue_after(&mut conn, 8), "the response may take as long as any");
+        let bytes = service.unsent(&conn).len();
+        service.sent(&mut conn, bytes);
+        assert!(!is_overdue_after(&mut conn, 16));
+        assert!(is_overdue_after(&mut conn, 1), "no request follows");
     }
 
     #[test]

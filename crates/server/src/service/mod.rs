@@ -7,6 +7,7 @@ mod forward;
 pub(crate) mod identity;
 pub(crate) mod limits;
 pub(crate) mod tls;
+pub(crate) mod waits;
 pub mod work;
 
 use std::io;
@@ -14,12 +15,13 @@ use std::sync::Arc;
 
 use wire::http::{Content, Http};
 use wire::kv::{Kv, KvConfig};
-use wire::{Service, ServiceSpec, fixed, redis, stream};
+use wire::{OneByOne, Service, ServiceSpec, fixed, redis, stream};
 
 use self::buffered::Buffered;
 use self::limits::WithLimits;
 use self::tls::WithTls;
-use self::work::WithWork;
+use self::waits::WithWaits;
+use self::work::{Times, WithWork, Work};
 use crate::net::ServerContext;
 use crate::net::connection::Connect;
 
@@ -38,19 +40,25 @@ fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Conn
         |memory_max_bytes, item_max_bytes| KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
     Ok(match *context.service {
         ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            layers(context, buffered, fixed::Fixed::new(request_bytes, response_bytes))
+            or_waits(context, buffered, fixed::Fixed::new(request_bytes, response_bytes))
         }
         ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
-            layers(context, buffered, Kv::new(kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
+            or_waits(context, buffered, Kv::new(kv_config(memory_max_bytes, item_max_bytes), Box::new(unix_time_s)))
         }
         ServiceSpec::Redis { memory_max_bytes, item_max_bytes } => {
             let config = kv_config(memory_max_bytes, item_max_bytes);
-            layers(context, buffered, redis::Redis::new(&config, Box::new(unix_time_s)))
+            or_waits(context, buffered, redis::Redis::new(&config, Box::new(unix_time_s)))
         }
         ServiceSpec::Http { .. } => {
             let content = context.content.clone().expect("`Server::start` has read the content");
             let http = Http::new(content, Box::new(unix_time_s));
-            layers(context, buffered, WithLimits::new(http, context.limits, context.workers.ticks()))
+            match waits(context) {
+                None => layers(context, buffered, limited(context, http)),
+                Some((work, times)) => {
+                    let http = WithWaits::new(http, work, times, context.stopping.clone());
+                    layers(context, buffered, limited(context, http))
+                }
+            }
         }
         ServiceSpec::Stream(stream) => layers(context, buffered, stream::Streaming::new(stream)),
         // Datagrams have other loops; `Architecture` checks that the model has one.
@@ -58,12 +66,37 @@ fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Conn
     })
 }
 
-/// Adds the layers that the server has.
+/// The work, and the times of its waits, if it has waits.
+fn waits(context: &ServerContext<'_>) -> Option<(Work, Times)> {
+    let work = context.work.clone()?;
+    let times = work.wait.clone()?;
+    Some((work, times))
+}
+
+fn limited<S>(context: &ServerContext<'_>, service: S) -> WithLimits<S> {
+    WithLimits::new(service, context.limits, context.workers.ticks())
+}
+
+/// Adds the layers that the server has, below them one that waits.
+fn or_waits<S>(context: &ServerContext<'_>, buffered: bool, service: S) -> Box<dyn Connect>
+where
+    S: OneByOne<Conn: Send> + Send + Sync + 'static,
+{
+    match waits(context) {
+        None => layers(context, buffered, service),
+        Some((work, times)) => {
+            layers(context, buffered, WithWaits::new(service, work, times, context.stopping.clone()))
+        }
+    }
+}
+
+/// Adds the layers that the server has. A service with waits does its work itself.
 fn layers<S>(context: &ServerContext<'_>, buffered: bool, service: S) -> Box<dyn Connect>
 where
     S: Service<Conn: Send> + Send + Sync + 'static,
 {
-    let service = WithWork::new(service, context.work, context.stopping.clone());
+    let work = context.work.clone().filter(|work| work.wait.is_none());
+    let service = WithWork::new(service, work, context.stopping.clone());
     let Some(tls) = &context.tls else { return buffer(context, buffered, service) };
     buffer(context, buffered, WithTls::new(service, tls.clone()))
 }

@@ -84,7 +84,8 @@ impl<S: Service> WithTls<S> {
         let tail = self.service.unsent_tail(conn);
         let tail = &tail[..tail.len().min(ENCRYPTED_BYTES_MAX - content.len())];
         if content.is_empty() {
-            if !session.is_closed && (session.has_ended || self.service.is_over(conn)) {
+            let is_over = session.has_ended || self.service.is_over(conn);
+            if !session.is_closed && is_over && self.service.wait(conn).is_none() {
                 session.is_closed = true;
                 session.records.close();
             }
@@ -154,6 +155,14 @@ impl<S: Service> Service for WithTls<S> {
         requests
     }
 
+    fn resume(&self, TlsConnection { conn, session }: &mut Self::Conn) -> u64 {
+        let requests = self.service.resume(conn);
+        if let Some(session) = session {
+            self.encrypt_next(conn, session);
+        }
+        requests
+    }
+
     fn content_bytes(&self, conn: &mut Self::Conn, _bytes: usize) -> usize {
         conn.session.as_mut().map_or(0, |session| std::mem::take(&mut session.uncounted_bytes))
     }
@@ -170,7 +179,7 @@ impl<S: Service> Service for WithTls<S> {
         !conn.session.as_ref().is_some_and(|session| session.has_ended) && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; work is_idle check_interval checks_max is_overdue);
+    forward!(service, |conn| conn.conn; work wait is_idle check_interval checks_max is_overdue);
 }
 
 #[cfg(all(test, not(target_os = "illumos")))]
@@ -185,6 +194,8 @@ mod tests {
 
     use super::*;
     use crate::service::identity::Identity;
+    use crate::service::waits::WithWaits;
+    use crate::service::work::{Times, Work};
     use crate::spec::tls::{SERVER_NAME, Tls};
 
     const REQUEST: usize = 10;
@@ -205,9 +216,9 @@ mod tests {
 
     /// Moves bytes in pieces until neither side has any. Returns the client's content, the completed requests, and the content that
     /// the server counts in and out.
-    fn exchange(
-        service: &WithTls<Fixed>,
-        conn: &mut TlsConnection<FixedConn>,
+    fn exchange<S: Service>(
+        service: &WithTls<S>,
+        conn: &mut TlsConnection<S::Conn>,
         client: &mut ClientConnection,
         piece_bytes: usize,
     ) -> (usize, u64, [usize; 2]) {
@@ -281,6 +292,29 @@ mod tests {
         assert_eq!((content_bytes, requests, service.is_over(&conn)), (2 * RESPONSE, 2, true));
         let closed = client.reader().read(&mut [0]);
         assert_eq!(closed.unwrap(), 0, "the server announces its own end");
+    }
+
+    #[test]
+    fn announced_end_during_a_wait_comes_after_the_response() {
+        let (WithTls { service, config }, mut client) = pair();
+        let wait = Times::Constant { time_ns: 60_000_000_000 };
+        let work = Work { wait: Some(wait.clone()), ..Work::default() };
+        let service = WithTls::new(WithWaits::new(service, work, wait, Arc::default()), config);
+        let mut conn = TlsConnection::default();
+        exchange(&service, &mut conn, &mut client, usize::MAX);
+        client.writer().write_all(&[1; 2 * REQUEST]).unwrap();
+        client.send_close_notify();
+        let waiting = exchange(&service, &mut conn, &mut client, usize::MAX);
+        assert_eq!((waiting.0, service.unsent(&conn).len()), (0, 0));
+        let mut content_bytes = 0;
+        for responses in 1..=2 {
+            assert!(service.wait(&conn).is_some());
+            assert_eq!(service.resume(&mut conn), 1);
+            content_bytes += exchange(&service, &mut conn, &mut client, usize::MAX).0;
+            assert_eq!(content_bytes, responses * RESPONSE);
+        }
+        assert!(service.is_over(&conn) && service.wait(&conn).is_none());
+        assert_eq!(client.reader().read(&mut [0]).unwrap(), 0, "the server announces its own end");
     }
 
     #[test]

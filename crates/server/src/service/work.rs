@@ -1,4 +1,4 @@
-//! Simulated work, added to each request: CPU time, or a wait, as for a disk.
+//! Simulated work, added to each request: CPU time, blocking, or a wait for another service.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,65 +13,171 @@ use wire::{Service, ServiceSpec};
 use super::forward::forward;
 use crate::{platform, random};
 
-/// The simulated work of each request, done by the thread that makes its response.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The simulated work of each request, in this order. The thread that makes its response does all but the wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// The kind of work.
-    pub kind: Kind,
-    /// The time in nanoseconds; the mean if `exponential`.
-    pub time_ns: u64,
-    /// Whether times are drawn from an exponential distribution instead of being constant.
-    pub exponential: bool,
+    /// CPU time: a loop whose speed is measured once. Preemption makes it longer, like real work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Times>,
+    /// CPU time by the clock: a loop that ends when the time has passed, however fast the CPU is. Preemption counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<Times>,
+    /// A sleep that blocks the thread in every architecture, like a read from a disk or a synchronous driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<Times>,
+    /// The time until the response is ready, as if another service made it. The thread may serve others meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Times>,
     /// The share of the connections whose requests take the work, above 0 and at most 1; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<f64>,
 }
 
-/// The kind of simulated work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The law of the times of requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// CPU time: a loop whose speed is measured once. Preemption makes it longer, like real work.
-    Cpu,
-    /// CPU time by the clock: a loop that ends when the time has passed, however fast the CPU is. Preemption counts.
-    Busy,
-    /// A wait that leaves the CPU free, like a read from a disk.
-    Sleep,
+pub enum Times {
+    /// The same time for each.
+    Constant {
+        /// The time in nanoseconds.
+        time_ns: u64,
+    },
+    /// Times from an exponential distribution.
+    Exponential {
+        /// The mean in nanoseconds.
+        mean_ns: u64,
+    },
+    /// One of several times for each.
+    Shares(Vec<TimeShare>),
 }
 
+/// A time that some requests take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimeShare {
+    /// The time in nanoseconds.
+    pub time_ns: u64,
+    /// The share of the requests; all shares together are 1.
+    pub share: f64,
+}
+
+/// The longest step of a sleep, after which it checks whether the server stops.
+const STEP: Duration = Duration::from_millis(100);
+
 impl Work {
-    /// Checks whether the connections of `service` can differ in their work: datagrams have no connections.
+    /// Checks whether the connections of `service` can differ in their work, and whether its responses can wait.
     pub fn check(&self, service: &ServiceSpec) -> Result<(), String> {
-        match (self.connections, service.ports()) {
-            (Some(_), Some(_)) => {
-                Err(format!("`{}` has no connections that differ in their work; remove `connections=`", service.name()))
-            }
+        let name = service.name();
+        if self.connections.is_some() && service.ports().is_some() {
+            return Err(format!("`{name}` has no connections that differ in their work; remove `connections=`"));
+        }
+        match self.wait {
+            Some(_) if service.ports().is_some() || service.stream().is_some() => Err(format!(
+                "`{name}` cannot wait before a response: only the services whose connections have requests and responses can; choose \
+                 `sleep=`, which blocks the thread, or another service"
+            )),
             _ => Ok(()),
         }
     }
 
+    /// The mean time in nanoseconds that a thread spends on a request, and the mean time of its wait.
+    pub fn mean_ns(&self) -> (f64, f64) {
+        let mean_ns = |times: &Option<Times>| times.as_ref().map_or(0.0, Times::mean_ns);
+        ([&self.cpu, &self.busy, &self.sleep].map(mean_ns).iter().sum(), mean_ns(&self.wait))
+    }
+
+    /// Prepares this thread and those that it will start, which inherit its precise sleep.
+    pub(super) fn prepare(&self) {
+        if self.cpu.is_some() {
+            // Measure the speed now, so that the first request does not wait for it.
+            rounds_per_ns();
+        }
+        if self.sleep.is_some() || self.wait.is_some() {
+            platform::set_precise_sleep();
+        }
+    }
+
     /// Draws whether the requests of a connection take the work.
-    fn draw(&self) -> bool {
+    pub(super) fn draw(&self) -> bool {
         self.connections.is_none_or(|share| uniform() < share)
     }
 
-    /// Performs the work of `requests` requests, or less if the server stops.
-    fn perform(&self, requests: u64, stopping: &AtomicBool) {
+    /// Performs the work of `requests` requests without the wait, or less if the server stops.
+    pub(super) fn perform(&self, requests: u64, stopping: &AtomicBool) {
         for _ in 0..requests {
             if stopping.load(Relaxed) {
                 return;
             }
-            let time_ns = if self.exponential { self.time_ns as f64 * exponential() } else { self.time_ns as f64 };
-            match self.kind {
-                Kind::Cpu => spin(time_ns * rounds_per_ns()),
-                Kind::Busy => keep_busy(Duration::from_nanos(time_ns as u64)),
-                Kind::Sleep => std::thread::sleep(Duration::from_nanos(time_ns as u64)),
+            if let Some(times) = &self.cpu {
+                spin(times.draw_ns() as f64 * rounds_per_ns());
+            }
+            if let Some(times) = &self.busy {
+                keep_busy(Duration::from_nanos(times.draw_ns()));
+            }
+            if let Some(times) = &self.sleep {
+                sleep_until(Instant::now() + Duration::from_nanos(times.draw_ns()), || stopping.load(Relaxed));
             }
         }
     }
 }
 
-/// A service with work for each request. Without work it costs one predictable branch.
+impl Times {
+    /// The mean in nanoseconds.
+    pub fn mean_ns(&self) -> f64 {
+        match self {
+            Self::Constant { time_ns: ns } | Self::Exponential { mean_ns: ns } => *ns as f64,
+            Self::Shares(list) => list.iter().map(|it| it.time_ns as f64 * it.share).sum(),
+        }
+    }
+
+    /// The longest time in nanoseconds; `None` without a limit.
+    pub fn longest_ns(&self) -> Option<u64> {
+        match self {
+            Self::Constant { time_ns } => Some(*time_ns),
+            Self::Exponential { .. } => None,
+            Self::Shares(list) => list.iter().map(|it| it.time_ns).max(),
+        }
+    }
+
+    /// Multiplies all times.
+    pub fn scale(&mut self, factor: u32) {
+        let scale = |ns: &mut u64| *ns = ns.saturating_mul(factor.into());
+        match self {
+            Self::Constant { time_ns: ns } | Self::Exponential { mean_ns: ns } => scale(ns),
+            Self::Shares(list) => list.iter_mut().for_each(|it| scale(&mut it.time_ns)),
+        }
+    }
+
+    /// Draws the time of a request.
+    pub(super) fn draw_ns(&self) -> u64 {
+        match self {
+            Self::Constant { time_ns } => *time_ns,
+            Self::Exponential { mean_ns } => (*mean_ns as f64 * exponential()) as u64,
+            Self::Shares(list) => {
+                let mut left = uniform();
+                let mut within = list.iter().skip_while(|it| {
+                    left -= it.share;
+                    left >= 0.0
+                });
+                // The shares may add up to slightly less than 1.
+                within.next().or(list.last()).map_or(0, |it| it.time_ns)
+            }
+        }
+    }
+}
+
+/// Sleeps until `until`; returns false if the server stops before.
+pub(crate) fn sleep_until(until: Instant, is_stopping: impl Fn() -> bool) -> bool {
+    while !is_stopping() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+    false
+}
+
+/// A service with work for each request, except waits. Without work it costs one predictable branch.
 pub struct WithWork<S> {
     service: S,
     work: Option<Work>,
@@ -80,15 +186,9 @@ pub struct WithWork<S> {
 }
 
 impl<S> WithWork<S> {
-    /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call this before it starts
-    /// threads, because they inherit its precise sleep.
+    /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call this before it starts threads.
     pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
-        match work.map(|work| work.kind) {
-            // Measure the speed now, so that the first request does not wait for it.
-            Some(Kind::Cpu) => _ = rounds_per_ns(),
-            Some(Kind::Sleep) => platform::set_precise_sleep(),
-            Some(Kind::Busy) | None => {}
-        }
+        work.iter().for_each(Work::prepare);
         Self { service, work, stopping }
     }
 }
@@ -139,7 +239,8 @@ impl<S: Service> Service for WithWork<S> {
         }
     }
 
-    forward!(service, |conn| *conn; unsent unsent_tail is_over is_cut_short is_idle check_interval checks_max is_overdue);
+    forward!(service, |conn| *conn;
+        unsent unsent_tail wait resume is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
 /// Keeps a CPU busy. Never inlined, so that it has the speed that [`rounds_per_ns`] measures.
@@ -188,32 +289,45 @@ mod tests {
 
     use super::*;
 
-    fn took(work: Work, requests: u64) -> Duration {
+    static NOBODY_STOPS: AtomicBool = AtomicBool::new(false);
+
+    fn took(work: &Work, requests: u64) -> Duration {
         let started = Instant::now();
-        work.perform(requests, &AtomicBool::new(false));
+        work.perform(requests, &NOBODY_STOPS);
         started.elapsed()
+    }
+
+    fn constant(time_ns: u64) -> Option<Times> {
+        Some(Times::Constant { time_ns })
     }
 
     #[test]
     fn work_takes_at_least_its_time() {
-        let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false, connections: None };
-        assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
-        assert!(took(work(Kind::Busy), 3) >= Duration::from_millis(3));
+        let (busy, sleep) = (constant(1_000_000), constant(1_000_000));
+        assert!(took(&Work { busy, sleep, ..Work::default() }, 3) >= Duration::from_millis(6));
         // Expect half: the CPU may have become faster since the measurement, but not twice as fast.
-        assert!(took(work(Kind::Cpu), 5) >= Duration::from_micros(2_500));
+        assert!(took(&Work { cpu: constant(1_000_000), ..Work::default() }, 5) >= Duration::from_micros(2_500));
     }
 
     #[test]
     fn stopping_server_does_no_more_work() {
-        let work = Work { kind: Kind::Sleep, time_ns: 3_600_000_000_000, exponential: false, connections: None };
+        let work = Work { sleep: constant(3_600_000_000_000), ..Work::default() };
         work.perform(1_000, &AtomicBool::new(true));
+        let stops = Arc::new(AtomicBool::new(false));
+        let working = {
+            let stops = stops.clone();
+            std::thread::spawn(move || work.perform(1_000, &stops))
+        };
+        std::thread::sleep(Duration::from_millis(5));
+        stops.store(true, Relaxed);
+        working.join().unwrap();
     }
 
     #[test]
     fn some_connections_work_in_all_their_requests() {
         let time_ns = 1_000_000;
-        let work = Work { kind: Kind::Sleep, time_ns, exponential: false, connections: Some(0.25) };
-        let service = WithWork::new(Fixed::new(1, 1), Some(work), Arc::default());
+        let work = Work { sleep: constant(time_ns), connections: Some(0.25), ..Work::default() };
+        let service = WithWork::new(Fixed::new(1, 1), Some(work.clone()), Arc::default());
         let draws: Vec<Option<bool>> = (0..400)
             .map(|_| {
                 let mut works = None;
@@ -235,9 +349,21 @@ mod tests {
         assert!(took(Some(true)) >= Duration::from_nanos(20 * time_ns));
         // All of 20 requests would take 20 ms.
         assert!((0..20).map(|_| took(Some(false))).min() < Some(Duration::from_nanos(20 * time_ns)));
+    }
+
+    #[test]
+    fn services_that_cannot_do_the_work_are_refused() {
         let udp = ServiceSpec::Udp { ports: 1, request_bytes: 16, response_bytes: 16 };
-        assert!(work.check(&udp).unwrap_err().contains("remove `connections=`"));
-        assert_eq!(Work { connections: None, ..work }.check(&udp), Ok(()));
+        let stream = ServiceSpec::Stream(wire::stream::Stream::default());
+        let [some, wait, sleep] = [
+            Work { cpu: constant(1), connections: Some(0.5), ..Work::default() },
+            Work { wait: constant(1), ..Work::default() },
+            Work { sleep: constant(1), ..Work::default() },
+        ];
+        assert!(some.check(&udp).unwrap_err().contains("remove `connections=`"));
+        assert!(wait.check(&udp).unwrap_err().starts_with("`udp` cannot wait before a response"));
+        assert!(wait.check(&stream).unwrap_err().contains("choose `sleep=`"));
+        assert_eq!(sleep.check(&udp).and(sleep.check(&stream)).and(some.check(&stream)), Ok(()));
     }
 
     #[test]

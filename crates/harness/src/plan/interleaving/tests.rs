@@ -168,6 +168,21 @@ fn round_trip_of_a_lab_extends_slices_and_gaps() {
 }
 
 #[test]
+fn waits_in_the_server_extend_slices_and_gaps_if_they_are_short() {
+    let experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    let mut trial = planned(WORKLOAD).unwrap().trials.remove(0);
+    let mut with = |work: &str| {
+        trial.workload.work = Some(work.parse::<crate::spec::units::Work>().unwrap().0);
+        let reason = reason_to_separate(&trial, &experiment, &Host::made_up());
+        let is_separate = reason.is_some_and(|reason| reason.starts_with("requests that wait in the server"));
+        (is_separate, slice_ns(&trial, &experiment, &Host::made_up()), gap_ns(&trial, 20 * MS))
+    };
+    assert_eq!(with("cpu=1us"), (false, 5 * MS, MS));
+    assert_eq!(with("wait=1ms:90%,8ms:10%"), (false, 10 * MS, 9 * MS));
+    assert!(with("wait=21ms").0 && with("wait=1ms,exponential").0);
+}
+
+#[test]
 fn workers_share_windows_if_their_clocks_are_exact() {
     let sentences = |clock_error_ns: Option<u64>| {
         let fleet = FleetFacts {
@@ -205,6 +220,7 @@ fn slices_of_closed_loops_hold_work_and_spread_think_times() {
     // A guard holds the CPU time of all connections, and one wait.
     assert_eq!(turns("simulated-work = \"cpu=300us\""), "17500us");
     assert_eq!(turns("simulated-work = \"sleep=4ms\""), "22500us");
+    assert_eq!(turns("simulated-work = \"wait=4ms\""), "22500us");
     assert_eq!(turns("pipeline = 4\nsimulated-work = \"cpu=100us\""), "22500us");
     // 7 ms are 0.618 slices, 50 ms 4.618. A guard holds 5 ms.
     let of_think = ["7ms", "50ms", "5ms"].map(|think| turns(&format!("think = \"{think}\"")));

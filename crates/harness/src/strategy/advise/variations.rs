@@ -150,9 +150,10 @@ fn active(experiment: &mut Experiment) -> Result<String, String> {
 fn work(experiment: &mut Experiment) -> Result<String, String> {
     check_built_in(experiment)?;
     let work = experiment.workload.simulated_work.as_mut();
-    let Work(work) = work.ok_or("the traffic has no simulated work; try --simulated-work")?;
-    work.time_ns = work.time_ns.saturating_mul(FACTOR.into());
-    Ok(format!("work {}", Work(*work)))
+    let work = work.ok_or("the traffic has no simulated work; try --simulated-work")?;
+    let Work(server::Work { cpu, busy, sleep, wait, .. }) = work;
+    [cpu, busy, sleep, wait].into_iter().flatten().for_each(|times| times.scale(FACTOR));
+    Ok(format!("work {work}"))
 }
 
 fn size(experiment: &mut Experiment) -> Result<String, String> {

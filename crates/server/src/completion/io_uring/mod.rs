@@ -9,6 +9,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
@@ -37,7 +38,7 @@ const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
 /// The time that the kernel's SQPOLL thread polls before it sleeps: longer than any gap between requests under load.
 const SQPOLL_IDLE_MS: u32 = 10;
 /// The longest wait of a ring that waits for several completions.
-const IDLE_WAIT_S: u64 = 3_600;
+const IDLE_WAIT: Duration = Duration::from_secs(3_600);
 /// The kernel's largest table of files (IORING_MAX_FIXED_FILES).
 const FILES_MAX: usize = 1 << 20;
 /// An empty place in the ring's table of files.
@@ -311,7 +312,8 @@ impl<F: Features> Completion for IoUring<F> {
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+        let may_wait = timeout != Some(Duration::ZERO);
         // With SQPOLL a call is needed only to wait, to wake the kernel's thread, or to fetch overflowed completions.
         let must_wait = !F::SQPOLL || (may_wait && self.ring.completion().is_empty());
         let must_call = must_wait || {
@@ -322,15 +324,15 @@ impl<F: Features> Completion for IoUring<F> {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
             let submitter = self.ring.submitter();
             ignore_temporary(match F::MIN_WAIT {
-                // Operations complete only during waits, so make one that returns at once.
-                _ if must_wait && !may_wait => {
-                    submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
-                }
                 // Without a longer limit the kernel ends an idle wait after `time_us`.
-                Some(MinWait { completions, time_us }) if must_wait => {
-                    let longest = Timespec::new().sec(IDLE_WAIT_S);
+                Some(MinWait { completions, time_us }) if must_wait && may_wait => {
+                    let longest = Timespec::from(timeout.unwrap_or(IDLE_WAIT));
                     let times = SubmitArgs::new().min_wait_usec(time_us).timespec(&longest);
                     submitter.submit_with_args(completions, &times)
+                }
+                // Operations complete only during waits, so a wait for no time is one too.
+                _ if must_wait && let Some(timeout) = timeout => {
+                    submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::from(timeout)))
                 }
                 _ => submitter.submit_and_wait(usize::from(must_wait)),
             })?;

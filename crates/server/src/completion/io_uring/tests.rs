@@ -56,7 +56,7 @@ fn pair() -> (TcpStream, TcpStream) {
 fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
     let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
     while !enough(&all) {
-        mechanism.wait(&mut done, true).unwrap();
+        mechanism.wait(&mut done, None).unwrap();
         all.append(&mut done);
     }
     all
@@ -420,7 +420,7 @@ fn ended_connections_leave_the_table_of_files() {
             wait_for(&mut mechanism, |all| !all.is_empty());
             mechanism.close(token).unwrap();
             drop(ours);
-            mechanism.wait(&mut Vec::with_capacity(M::DONE_MAX), false).unwrap();
+            mechanism.wait(&mut Vec::with_capacity(M::DONE_MAX), Some(std::time::Duration::ZERO)).unwrap();
             theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             assert_eq!((&theirs).read_to_end(&mut Vec::new()).unwrap(), 0, "the socket is closed");
         }

@@ -71,7 +71,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         let mut done = Vec::with_capacity(M::DONE_MAX);
         started.thread_ready();
         loop {
-            self.mechanism.wait(&mut done, true)?;
+            self.mechanism.wait(&mut done, None)?;
             counters.events.add(done.len() as u64);
             for Done { token, event } in done.drain(..) {
                 match event {

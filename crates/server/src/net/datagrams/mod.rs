@@ -38,7 +38,7 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     let ServiceSpec::Udp { request_bytes, response_bytes, .. } = *context.service else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    Ok(WithWork::new(Udp::new(request_bytes, response_bytes), context.work, context.stopping.clone()))
+    Ok(WithWork::new(Udp::new(request_bytes, response_bytes), context.work.clone(), context.stopping.clone()))
 }
 
 /// Receives datagrams and answers requests: one with each system call, or in batches.
