@@ -42,7 +42,7 @@ pub const GROUPS: &[Group] = &[
         about: "a thread for each connection: mt and its pool",
         has: |model| model.per_connection == PerConnection::Thread,
     },
-    Group { name: "runtimes", about: "the async runtimes", has: |model| runtimes::FEATURES.contains(&model.name) },
+    Group { name: "runtimes", about: "the async runtimes", has: |model| model.is_runtime() },
 ];
 
 /// The bits of the map of eligible workers.
@@ -178,7 +178,7 @@ impl Architecture {
         }
     }
 
-    /// The pool's size, by default `connections_max`; `None` for a model without a pool.
+    /// The pool's largest size, by default `connections_max`; `None` for a model without a pool.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
@@ -188,7 +188,7 @@ impl Architecture {
         let network = self.network_threads();
         match self.model.stages.map(|stages| stages.payload) {
             Some(PayloadStage::InNetwork) => Some(network),
-            Some(PayloadStage::Threads) => {
+            Some(PayloadStage::Threads | PayloadStage::Offloading) => {
                 Some(network + self.threads.and_then(|threads| threads.payload).unwrap_or(1))
             }
             Some(PayloadStage::Paired) => Some(2 * network),

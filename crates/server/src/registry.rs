@@ -61,7 +61,7 @@ macro_rules! models {
             $($staged:literal $network:ident $payload:ident $threads:ident $({ $($key:ident: $value:expr),* })?
                 $coalesces:literal: $about:literal;)*
         }
-        runtimes { $($(#[$feature:meta])* $runtime:ident;)* }
+        runtimes { $($(#[$feature:meta])* $runtime:ident $row:ident;)* }
     ) => {
         /// Every model that is compiled in.
         pub const MODELS: &[Model] = &[
@@ -91,7 +91,7 @@ macro_rules! models {
                 run: |context, mechanism| (mechanism.expect("an event-driven model has a mechanism").run)(context),
             },)*
             $($(#[$feature])* Model {
-                row: runtimes::$runtime::ROW,
+                row: runtimes::$runtime::$row,
                 run: |context, _| runtimes::$runtime::run(context, service(context)?),
             },)*
         ];
@@ -128,20 +128,24 @@ models! {
             "N pairs of a network thread, which reads, and a payload thread, which makes and writes responses";
         "seda-s-coalesced" Threads Paired Number { default: 2 } true:
             "seda-s that queues jobs in batches and closes connections in the accept thread (voras2009)";
+        "offload" Threads Offloading NetworkAndPayload { network: 0..=THREADS_MAX, default: (0, 4) } false:
+            "N network threads (0: the accept thread) that serve, and a pool of M threads that makes their blocking calls (libuv)";
     }
     runtimes {
         #[cfg(all(target_os = "linux", feature = "tokio"))]
-        tokio;
+        tokio ROW;
+        #[cfg(all(target_os = "linux", feature = "tokio"))]
+        tokio BLOCKING;
         #[cfg(all(target_os = "linux", feature = "smol"))]
-        smol;
+        smol ROW;
         #[cfg(all(target_os = "linux", feature = "may"))]
-        may;
+        may ROW;
         #[cfg(all(target_os = "linux", feature = "compio"))]
-        compio;
+        compio ROW;
         #[cfg(all(target_os = "linux", feature = "monoio"))]
-        monoio;
+        monoio ROW;
         #[cfg(all(target_os = "linux", feature = "glommio"))]
-        glommio;
+        glommio ROW;
     }
 }
 

@@ -54,6 +54,9 @@ pub trait Service {
         None
     }
 
+    /// Makes the blocking call of a request whose [`Wait`] has no end. Another thread calls it before [`Service::resume`].
+    fn block(&self) {}
+
     /// Ends the wait. Returns the number of requests that this completed.
     fn resume(&self, _conn: &mut Self::Conn) -> u64 {
         0
@@ -101,8 +104,8 @@ pub trait OneByOne: Service {
 /// A wait of a connection, see [`Service::wait`].
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// The end.
-    pub until: Instant,
+    /// The end; `None` if another thread must call [`Service::block`].
+    pub until: Option<Instant>,
     /// Whether input has arrived that must wait.
     pub has_input: bool,
 }

@@ -135,7 +135,7 @@ fn has_descriptor(process: u32) -> bool {
 fn accepts_in_kernel(architecture: Architecture) -> bool {
     let is_completion = architecture.mechanism.is_some_and(|row| row.family == Family::Completion);
     ["compio", "monoio", "glommio"].contains(&architecture.model.name)
-        || architecture.model.name == "sped" && is_completion
+        || architecture.threads.is_none_or(|threads| threads.network == 0) && is_completion
 }
 
 /// Connects, sends a request, and closes without reading the response.

@@ -61,7 +61,7 @@ pub struct Cases {
 impl Cases {
     fn new(every: bool) -> Self {
         let all = Architecture::every();
-        let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
+        let is_runtime = |row: &&Architecture| row.model.is_runtime();
         let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
         let stages = STAGES.iter().map(|name| name.parse().unwrap());
         let architectures: Vec<_> = all.iter().copied().chain(in_two).chain(stages).filter(can_run).collect();

@@ -17,7 +17,7 @@ const DIFFERENCE_MAX: u64 = 60;
 /// All architectures that can run here, and runtimes with two threads.
 fn architectures() -> Vec<Architecture> {
     let all = Architecture::all();
-    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
+    let is_runtime = |row: &&Architecture| row.model.is_runtime();
     let with_two_threads =
         all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let all: Vec<Architecture> = all.iter().copied().chain(with_two_threads).collect();

@@ -89,6 +89,25 @@ fn pipelined_requests_wait_one_after_the_other(architecture: Architecture) {
     }
 }
 
+/// A blocking call in the pool lets the loop serve others, as many at a time as the pool has threads.
+fn blocking_calls_run_in_the_pool_of_their_loop(architecture: Architecture) {
+    const CONNECTIONS: u32 = 24;
+    const CALL: Duration = Duration::from_millis(100);
+    // A runtime's pool has more threads.
+    let threads = architecture.threads.and_then(|threads| threads.payload).unwrap_or(CONNECTIONS);
+    for work in ["sleep=100ms", "sleep=100ms,wait=1ms"] {
+        let serve = start(architecture, work);
+        let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| serve.connect()).collect();
+        let last = *answer_times(&mut streams).iter().max().unwrap();
+        let (in_pool, in_loop) = (CONNECTIONS / threads * CALL, CONNECTIONS * CALL);
+        assert!((in_pool..in_loop).contains(&last), "{architecture}: {work}: {last:?}");
+        serve.settle();
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!(totals["requests"], CONNECTIONS, "{architecture}");
+    }
+}
+
 fn requests_before_a_half_close_are_answered_after_their_waits(architecture: Architecture) {
     let serve = start(architecture, "wait=30ms");
     let mut stream = serve.connect();
@@ -217,6 +236,7 @@ fn waiting_client_exceeds_no_time_limit(architecture: Architecture) {
 pub fn cases(cases: &mut Cases) {
     cases.each(case!(connections_wait_at_the_same_time));
     cases.each(case!(pipelined_requests_wait_one_after_the_other));
+    cases.each_that(|it| it.model.offloads(), case!(blocking_calls_run_in_the_pool_of_their_loop));
     cases.each(case!(requests_before_a_half_close_are_answered_after_their_waits));
     cases.each(case!(client_that_leaves_during_a_wait_ends_only_its_connection));
     cases.each(case!(server_stops_while_many_requests_wait));

@@ -90,7 +90,8 @@ pub(super) fn serve(
             // A write without progress returns after a tick, so that the limits are checked before it continues.
             Next::Write | Next::WriteOn => connection.on_writable(io.as_fd(), counters),
             Next::Wait | Next::Hold => {
-                let is_ready = connection.until().is_none_or(|until| sleep_until(until, || stopping.load(Relaxed)));
+                let until = connection.wait().and_then(|wait| wait.until);
+                let is_ready = until.is_none_or(|until| sleep_until(until, || stopping.load(Relaxed)));
                 if !is_ready {
                     return;
                 }

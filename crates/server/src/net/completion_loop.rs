@@ -90,8 +90,8 @@ struct Serving<'a> {
     /// and caused a response. Such a connection receives one read budget at a time, because a multishot receive takes all that
     /// arrives.
     is_behind: bool,
-    /// Whether the connection has a timer.
-    has_timer: bool,
+    /// Whether the connection has a timer, or a blocking call in another thread.
+    is_waiting: bool,
     /// The bytes received since all responses were sent.
     unanswered_bytes: u32,
     /// Whether the connection is new, or has received something since its slot was last swept.
@@ -238,6 +238,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                 Message::Stop => return Ok(true),
                 Message::CheckLimits => self.end_overdue()?,
                 Message::Stall => stalls.request(),
+                Message::Ready(token) => self.resume(token)?,
                 // Only payload threads send these, and there are none.
                 Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
@@ -314,7 +315,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         self.mechanism.open(io.as_raw_fd(), token)?;
         let connection = self.network.service.connect();
         let (receiving, cancelled, sending, failed, is_behind, was_active) = (false, false, false, false, false, true);
-        let (unanswered_bytes, has_timer) = (0, false);
+        let (unanswered_bytes, is_waiting) = (0, false);
         let serving = Serving {
             io,
             connection,
@@ -323,7 +324,7 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             sending,
             failed,
             is_behind,
-            has_timer,
+            is_waiting,
             unanswered_bytes,
             was_active,
         };
@@ -347,14 +348,14 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
                 for part in self.mechanism.parts(&received) {
                     serving.connection.receive(part, self.network.counters);
                 }
-                let is_unanswered = !serving.connection.unsent().is_empty() || serving.connection.until().is_some();
+                let is_unanswered = !serving.connection.unsent().is_empty() || serving.connection.wait().is_some();
                 if is_unanswered {
                     // A slot counts less than 4 GiB, which no connection can store.
                     serving.unanswered_bytes += count as u32;
                     self.unanswered_bytes += count as u64;
                 }
                 let is_full = count >= self.network.context.options.read_budget_bytes.bytes();
-                serving.is_behind = serving.sending || serving.has_timer || (is_full && is_unanswered);
+                serving.is_behind = serving.sending || serving.is_waiting || (is_full && is_unanswered);
             }
             // The buffers ran out, or the receive was cancelled. `advance` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
@@ -367,14 +368,16 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
     /// Resumes the connections whose waits have ended.
     fn resume_due(&mut self) -> io::Result<()> {
         let due = self.timers.take_due();
-        for &token in &due {
-            let Some(serving) = self.connections.get(token) else { continue };
-            serving.has_timer = false;
-            serving.connection.resume(self.network.counters);
-            self.advance(token)?;
-        }
+        due.iter().try_for_each(|token| self.resume(*token))?;
         self.timers.give_back(due);
         Ok(())
+    }
+
+    fn resume(&mut self, token: Token) -> io::Result<()> {
+        let Some(serving) = self.connections.get(token) else { return Ok(()) };
+        serving.is_waiting = false;
+        serving.connection.resume(self.network.counters);
+        self.advance(token)
     }
 
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
@@ -401,11 +404,11 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         let io = serving.io.as_raw_fd();
         let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd()) };
         if next.is_wait()
-            && !serving.has_timer
-            && let Some(until) = serving.connection.until()
+            && !serving.is_waiting
+            && let Some(wait) = serving.connection.wait()
         {
-            serving.has_timer = true;
-            self.timers.add(until, token);
+            serving.is_waiting = true;
+            self.network.begin_wait(wait, token, &mut self.timers);
         }
         match next {
             Next::Read => {

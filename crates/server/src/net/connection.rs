@@ -6,11 +6,11 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use wire::Service;
+use wire::{Service, Wait};
 
 use crate::metrics::workers::{Counters, Syscall};
 use crate::socket;
@@ -24,6 +24,9 @@ pub const WRITE_BUDGET_BYTES: usize = 256 << 10;
 pub trait Connect: Send + Sync {
     /// Makes the state of a new connection.
     fn connect(&self) -> Box<dyn Connection + '_>;
+
+    /// Calls [`Service::block`].
+    fn block(&self);
 
     /// Returns [`Service::check_interval`].
     fn check_interval(&self) -> Option<Duration>;
@@ -39,6 +42,10 @@ pub trait Connect: Send + Sync {
 impl<S: Service<Conn: Send> + Send + Sync> Connect for S {
     fn connect(&self) -> Box<dyn Connection + '_> {
         Box::new(Served::new(self))
+    }
+
+    fn block(&self) {
+        Service::block(self);
     }
 
     fn check_interval(&self) -> Option<Duration> {
@@ -79,8 +86,8 @@ pub trait Connection: Send {
     /// Marks `count` bytes as sent.
     fn sent(&mut self, count: usize, counters: &Counters);
 
-    /// The end of the wait that [`Next::Wait`] and [`Next::Hold`] announce.
-    fn until(&self) -> Option<Instant>;
+    /// The wait that [`Next::Wait`] and [`Next::Hold`] announce.
+    fn wait(&self) -> Option<Wait>;
 
     /// Ends the wait, after which there may be something to send.
     fn resume(&mut self, counters: &Counters);
@@ -110,7 +117,7 @@ pub enum Next {
     Write,
     /// The write budget is spent: send the rest of a response in the next turn. The socket may have room already.
     WriteOn,
-    /// The response is ready at [`Connection::until`]: resume the connection then. Read on, to learn of its end; only the first
+    /// The response is ready after [`Connection::wait`]: resume the connection then. Read on, to learn of its end; only the first
     /// input is stored.
     Wait,
     /// Like `Wait`, but read nothing, which bounds the memory of one client.
@@ -182,7 +189,7 @@ impl ReadBuffer {
 }
 
 impl Next {
-    /// Whether the connection waits until a time.
+    /// Whether the response is not ready.
     pub fn is_wait(self) -> bool {
         matches!(self, Self::Wait | Self::Hold)
     }
@@ -301,8 +308,8 @@ impl<S: Service<Conn: Send> + Sync> Connection for Served<'_, S> {
     }
 
     #[inline]
-    fn until(&self) -> Option<Instant> {
-        self.service.wait(&self.conn).map(|wait| wait.until)
+    fn wait(&self) -> Option<Wait> {
+        self.service.wait(&self.conn)
     }
 
     fn resume(&mut self, counters: &Counters) {

@@ -9,6 +9,7 @@ mod controllers;
 mod datagrams;
 #[cfg(target_os = "linux")]
 mod idle_sweep;
+mod offload;
 pub mod payload;
 #[cfg(target_os = "linux")]
 pub mod pool;

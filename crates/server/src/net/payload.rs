@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
+use wire::Wait;
 
 use super::connection::{Connection, Next, ReadBuffer};
 use super::controllers::{Admission, Pool, ThreadControl};
@@ -63,8 +63,8 @@ pub trait Payload<'a> {
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action;
 
-    /// The end of the connection's wait, if the network thread must resume it.
-    fn until(_tenant: &Self::Tenant) -> Option<Instant> {
+    /// The connection's wait, if the network thread must resume it.
+    fn wait(_tenant: &Self::Tenant) -> Option<Wait> {
         None
     }
 
@@ -116,8 +116,8 @@ impl<'a> Payload<'a> for Inline {
         connection.on_writable(io.as_fd(), counters).into()
     }
 
-    fn until((_, connection): &Self::Tenant) -> Option<Instant> {
-        connection.until()
+    fn wait((_, connection): &Self::Tenant) -> Option<Wait> {
+        connection.wait()
     }
 
     fn on_due(&mut self, tenant: &mut Self::Tenant, counters: &Counters) -> Action {
@@ -139,6 +139,8 @@ pub(super) enum Message {
     Blocked(Token),
     /// The connection's buffer has room again: the network thread reads on.
     Resume(Token),
+    /// The connection's blocking call has returned.
+    Ready(Token),
     End(Token),
     CheckLimits,
     Stall,
@@ -380,7 +382,7 @@ fn serve<'a>(
     let mut next = connection.on_writable(job.io.as_fd(), counters);
     // A payload thread is there to wait.
     while next.is_wait()
-        && let Some(until) = connection.until()
+        && let Some(Wait { until: Some(until), .. }) = connection.wait()
     {
         if !sleep_until(until, || jobs.is_closed()) {
             return;

@@ -79,8 +79,8 @@ struct Entry<T> {
     /// The event that the loop handles. `None` while another stage has the connection.
     watched: Option<Interest>,
     is_listed: bool,
-    /// Whether the connection has a timer.
-    has_timer: bool,
+    /// Whether the connection has a timer, or a blocking call in another thread.
+    is_waiting: bool,
 }
 
 impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
@@ -244,7 +244,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
             return false;
         }
         self.connections
-            .fill(token, Entry { tenant, watched: Some(Interest::Read), is_listed: false, has_timer: false });
+            .fill(token, Entry { tenant, watched: Some(Interest::Read), is_listed: false, is_waiting: false });
         true
     }
 
@@ -261,6 +261,7 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
                 Message::Connection(io) => self.arrivals.push_back(io),
                 Message::Blocked(token) => self.settle(token, Action::Watch(Some(Interest::Write)))?,
                 Message::Resume(token) => self.settle(token, Action::Watch(Some(Interest::Read)))?,
+                Message::Ready(token) => self.resume(token)?,
                 Message::End(token) => self.end(token)?,
                 Message::CheckLimits => self.end_overdue()?,
                 Message::Stall => stalls.request(),
@@ -287,17 +288,20 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
     /// Resumes the connections whose waits have ended.
     fn resume_due(&mut self) -> io::Result<()> {
         let due = self.timers.take_due();
-        for &token in &due {
-            let Some(entry) = self.connections.get(token) else { continue };
-            entry.has_timer = false;
-            let (watched, action) = (entry.watched, self.payload.on_due(&mut entry.tenant, self.network.counters));
-            // The connection was read while it waited, so no event was missed.
-            if watched != Some(Interest::Read) || action != Action::Watch(watched) {
-                self.settle(token, action)?;
-            }
-        }
+        due.iter().try_for_each(|token| self.resume(*token))?;
         self.timers.give_back(due);
         Ok(())
+    }
+
+    fn resume(&mut self, token: Token) -> io::Result<()> {
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        entry.is_waiting = false;
+        let (watched, action) = (entry.watched, self.payload.on_due(&mut entry.tenant, self.network.counters));
+        match action {
+            // The connection was read while it waited, so no event was missed.
+            Action::Watch(Some(Interest::Read)) if watched == Some(Interest::Read) => Ok(()),
+            action => self.settle(token, action),
+        }
     }
 
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
@@ -384,11 +388,11 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
         };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         if matches!(action, Action::Wait | Action::Hold)
-            && !entry.has_timer
-            && let Some(until) = P::until(&entry.tenant)
+            && !entry.is_waiting
+            && let Some(wait) = P::wait(&entry.tenant)
         {
-            entry.has_timer = true;
-            self.timers.add(until, token);
+            entry.is_waiting = true;
+            self.network.begin_wait(wait, token, &mut self.timers);
         }
         let descriptor = P::io(&entry.tenant).as_raw_fd();
         let before = mem::replace(&mut entry.watched, interest);

@@ -8,12 +8,15 @@ use std::thread::{self, Scope};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use wire::Wait;
 
 use super::connection::Connect;
 use super::controllers::{self, Admission, Pool, ThreadControl};
+use super::offload::{self, Calls};
 use super::payload::{self, Ended, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
 use super::stall;
+use super::timers::Timers;
 use super::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::{self, pin};
@@ -24,6 +27,7 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{DESCRIPTORS_PER_NETWORK, NetworkStage, PayloadStage};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::token::Token;
 
 /// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
 #[derive(Clone, Copy)]
@@ -36,6 +40,8 @@ pub(super) struct NetworkContext<'a> {
     /// Readable when the server must stop; `None` in threads that get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
+    /// The queue of the threads that make this thread's blocking calls, and its number there.
+    pub(super) calls: Option<(&'a Calls, usize)>,
     pub(super) context: &'a ServerContext<'a>,
     /// All descriptors are below this number, because the kernel hands out the lowest free one.
     pub(super) descriptors_max: usize,
@@ -58,6 +64,15 @@ impl<'a> NetworkContext<'a> {
     /// Whether the server is full. Always false in a thread without a mailbox: its table enforces the limit.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.context.is_full()
+    }
+
+    /// Lets a connection wait, by a timer of its loop or in the pool.
+    pub(super) fn begin_wait(&self, wait: Wait, token: Token, timers: &mut Timers) {
+        match (wait.until, self.calls) {
+            (Some(until), _) => timers.add(until, token),
+            (None, Some((calls, number))) => calls.send((number, token), self.counters),
+            (None, None) => unreachable!("only a model with a pool has such waits"),
+        }
     }
 
     pub(super) fn refuse(&self, io: impl AsFd) {
@@ -89,7 +104,7 @@ pub(super) fn run(
     let controllers = &context.options.controllers;
     let payloads = threads.payload.unwrap_or(1);
     let (queues, threads_each) = match stages.payload {
-        PayloadStage::InNetwork => (0, 0),
+        PayloadStage::InNetwork | PayloadStage::Offloading => (0, 0),
         PayloadStage::Threads if controllers.shares_queues() => (1, payloads),
         PayloadStage::Threads => (payloads as usize, 1),
         PayloadStage::Paired => (networks, 1),
@@ -104,13 +119,15 @@ pub(super) fn run(
         steering: None,
         stop: Some(context.stop),
         mailbox: None,
+        calls: None,
         context,
         descriptors_max: context.connections_max + OTHER_DESCRIPTORS + networks * DESCRIPTORS_PER_NETWORK as usize,
         counters: context.workers.accept(),
         started: &started,
     };
     let tick = service.check_interval();
-    if in_accept && queues == 0 && tick.is_none() {
+    let offloads = context.model.offloads();
+    if in_accept && queues == 0 && !offloads && tick.is_none() {
         // One thread for everything needs no mailbox.
         pin(&context.cpus.accept)?;
         return network_loop.inline(network);
@@ -123,6 +140,8 @@ pub(super) fn run(
     let steering = steering.as_ref();
     let cpus_of = |number: usize| cpus_of_network(context, number);
     let cpus: Vec<Vec<usize>> = (0..networks).map(cpus_of).collect();
+    let calls = if offloads { Some(Calls::new()) } else { None };
+    let calls = calls.as_ref();
     let queues: Vec<Jobs<_>> = (0..queues).map(|_| Jobs::new()).collect();
     let pools: Vec<Pool> = controllers
         .pool
@@ -145,6 +164,7 @@ pub(super) fn run(
         let _stop = OnDrop(|| {
             mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, context.workers.accept()));
             queues.iter().for_each(Jobs::close);
+            calls.iter().for_each(|calls| calls.close());
         });
         // The end of this scope drops the sender, which stops the ticks.
         let (_running, running) = mpsc::channel();
@@ -170,18 +190,33 @@ pub(super) fn run(
         for at in 0..queues.len() {
             (0..threads_each).try_for_each(|_| start_payload(&mut cursor, at))?;
         }
+        for (calls, _) in calls.into_iter().flat_map(|calls| (0..payloads).map(move |number| (calls, number))) {
+            let mailboxes = &mailboxes;
+            group.start(scope, &mut cursor, "blocking".into(), &context.cpus.payload, move |counters| {
+                offload::work(calls, mailboxes, service, counters);
+                Ok(Ended::Stopped)
+            })?;
+        }
         for (number, mailbox) in mailboxes.iter().enumerate().filter(|_| !in_accept) {
             let listener = listeners.get(number).or(shares_listener.then_some(context.listener));
             let mailbox = Some(mailbox);
             let queues = match stages.payload {
-                PayloadStage::InNetwork => &[],
+                PayloadStage::InNetwork | PayloadStage::Offloading => &[],
                 PayloadStage::Threads => &queues[..],
                 PayloadStage::Paired => &queues[number..=number],
             };
             let steering = steering.map(|steering| (steering, number));
             group.start(scope, &mut cursor, format!("network-{number}"), &cpus[number], move |counters| {
-                let own =
-                    NetworkContext { listener, shares_listener, steering, stop: None, mailbox, counters, ..network };
+                let own = NetworkContext {
+                    listener,
+                    shares_listener,
+                    steering,
+                    stop: None,
+                    mailbox,
+                    calls: calls.map(|calls| (calls, number)),
+                    counters,
+                    ..network
+                };
                 run_network(network_loop, own, queues, closings, admission).map(|()| Ended::Stopped)
             })?;
         }
@@ -201,7 +236,7 @@ pub(super) fn run(
         if in_accept {
             return run_network(
                 network_loop,
-                NetworkContext { mailbox: mailboxes.first(), ..network },
+                NetworkContext { mailbox: mailboxes.first(), calls: calls.map(|calls| (calls, 0)), ..network },
                 queues,
                 None,
                 admission,

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use rustix::io::Errno;
+use wire::Wait;
 
 use crate::metrics::workers::Counters;
 use crate::net::connection::{Connect, Next, Unsent, WRITE_BUDGET_BYTES};
@@ -225,15 +226,15 @@ pub fn in_turns<T>(next: impl AsyncFn() -> io::Result<T>, pause: impl AsyncFn())
     }
 }
 
-/// Serves one connection to its end with the runtime's calls `read` and `write`. `pause` lets other tasks run, and `sleep` does so
-/// until a time. `is_time` polls a timer that fires at each tick of the time limits.
+/// Serves one connection to its end with the runtime's calls `read` and `write`. `pause` lets other tasks run. `wait` does so
+/// until a time, or else until another thread has called [`Connect::block`]. `is_time` polls a timer that fires at each tick of the time limits.
 pub async fn serve<T: AsFd + Unpin, P: Future<Output = ()>>(
     open: Open,
     mut stream: T,
     read: impl Fn(Pin<&mut T>, &mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
     write: impl Fn(Pin<&mut T>, &mut Context<'_>, Unsent<'_>) -> Poll<io::Result<usize>>,
     pause: impl Fn() -> P,
-    sleep: impl AsyncFn(Instant),
+    wait: impl AsyncFn(Option<Instant>),
     mut is_time: impl FnMut(&mut Context<'_>) -> bool,
 ) {
     let Open(tasks) = open;
@@ -243,9 +244,9 @@ pub async fn serve<T: AsFd + Unpin, P: Future<Output = ()>>(
     let mut moved_bytes = 0;
     while next != Next::End {
         if next.is_wait()
-            && let Some(until) = connection.until()
+            && let Some(Wait { until, .. }) = connection.wait()
         {
-            sleep(until).await;
+            wait(until).await;
             moved_bytes = 0;
             connection.resume(tasks.counters());
             next = connection.next(stream.as_fd());

@@ -90,7 +90,9 @@ fn serve(open: Open, stream: Socket<TcpStream>) -> impl Future<Output = ()> {
         // glommio has no vectored writes.
         |mut stream, context, unsent| Pin::new(&mut stream.0).poll_write(context, unsent.first),
         || sleep(TURN),
-        async |until: Instant| sleep(until.saturating_duration_since(Instant::now())).await,
+        async |until: Option<Instant>| {
+            sleep(until.unwrap_or_else(Instant::now).saturating_duration_since(Instant::now())).await;
+        },
         move |context| {
             timer.as_mut().is_some_and(|(timer, tick)| {
                 let is_time = Pin::new(&mut *timer).poll(context).is_ready();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use may::coroutine;
 use may::net::TcpListener;
 use may::os::unix::net::UnixListener;
+use wire::Wait;
 
 use super::{AfterFailure, ConnectionLimiter, Open, REST, TaskContext, duplicate};
 use crate::net::connection::{Connect, Next, WRITE_BUDGET_BYTES};
@@ -145,7 +146,7 @@ fn serve(open: Open, mut stream: impl Stream, mut buffer: Vec<u8>, shared: &Mute
     let mut sent_bytes = 0;
     while next != Next::End && !connection.is_overdue(io, tasks.counters()) {
         if next.is_wait()
-            && let Some(until) = connection.until()
+            && let Some(Wait { until: Some(until), .. }) = connection.wait()
         {
             let left = until.saturating_duration_since(Instant::now());
             if tasks.stopping.load(Relaxed) {

@@ -7,6 +7,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use wire::Wait;
+
 use super::Open;
 use crate::net::connection::{self, Connection, Next};
 use crate::socket;
@@ -45,7 +47,7 @@ pub async fn serve<T>(
     let mut next = Next::Read;
     while next != Next::End {
         if next.is_wait()
-            && let Some(until) = connection.until()
+            && let Some(Wait { until: Some(until), .. }) = connection.wait()
         {
             sleep(until.saturating_duration_since(Instant::now())).await;
             connection.resume(tasks.counters());

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::Context;
+use std::time::Instant;
 use std::{io, thread};
 
 use smol::io::{AsyncRead, AsyncWrite};
@@ -55,8 +56,8 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         [] => stream.poll_write(context, unsent.first),
         _ => stream.poll_write_vectored(context, &unsent.slices()),
     };
-    let sleep = async |until| _ = Timer::at(until).await;
-    super::serve(open, stream, T::poll_read, write, smol::future::yield_now, sleep, move |context| {
+    let wait = async |until: Option<Instant>| _ = Timer::at(until.unwrap_or_else(Instant::now)).await;
+    super::serve(open, stream, T::poll_read, write, smol::future::yield_now, wait, move |context| {
         timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready())
     })
 }

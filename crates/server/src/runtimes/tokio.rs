@@ -24,6 +24,13 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::RUNTIME
 };
 
+pub const BLOCKING: ModelRow = ModelRow {
+    name: "tokio-blocking",
+    about: "tokio with blocking calls in its pool of up to 512 threads (spawn_blocking)",
+    has_blocking_pool: true,
+    ..ROW
+};
+
 /// Runs the server in the calling thread until it is stopped.
 pub fn run(context: &ServerContext<'_>, service: Box<dyn Connect>) -> io::Result<()> {
     let tasks = TaskContext::new(context, service, context.threads.map_or(0, |threads| threads.network) as usize)?;
@@ -72,8 +79,13 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
         [] => stream.poll_write(context, unsent.first),
         _ => stream.poll_write_vectored(context, &unsent.slices()),
     };
-    let sleep = async |until: std::time::Instant| tokio::time::sleep_until(until.into()).await;
-    super::serve(open, stream, read, write, tokio::task::yield_now, sleep, move |context| {
+    let tasks = open.0;
+    let wait = async |until: Option<std::time::Instant>| match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        // The pool ends a call that panics, and the connection then waits for it no longer.
+        None => _ = tokio::task::spawn_blocking(|| tasks.service.block()).await,
+    };
+    super::serve(open, stream, read, write, tokio::task::yield_now, wait, move |context| {
         timer.as_mut().is_some_and(|timer| timer.poll_tick(context).is_ready())
     })
 }

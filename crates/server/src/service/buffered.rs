@@ -48,7 +48,7 @@ impl<S: Service> Service for Buffered<S> {
     }
 
     forward!(service, |conn| conn.conn;
-        unsent unsent_tail content_bytes has_just_failed work wait resume is_over is_cut_short is_idle check_interval checks_max is_overdue);
+        unsent unsent_tail content_bytes has_just_failed work wait block resume is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
 #[cfg(test)]

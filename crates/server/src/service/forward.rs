@@ -34,6 +34,11 @@ macro_rules! forward {
             self.$service.wait(&$state)
         }
     };
+    (@block $service:tt, $conn:ident, $state:expr) => {
+        fn block(&self) {
+            self.$service.block();
+        }
+    };
     (@resume $service:tt, $conn:ident, $state:expr) => {
         fn resume(&self, $conn: &mut Self::Conn) -> u64 {
             self.$service.resume(&mut $state)

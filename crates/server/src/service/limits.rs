@@ -118,7 +118,7 @@ impl<S: Service> Service for WithLimits<S> {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; unsent unsent_tail wait is_over is_idle);
+    forward!(service, |conn| conn.conn; unsent unsent_tail wait block is_over is_idle);
 
     fn resume(&self, conn: &mut Self::Conn) -> u64 {
         let requests = self.service.resume(&mut conn.conn);
@@ -209,8 +209,8 @@ mod tests {
     fn wait_counts_neither_for_the_request_nor_for_the_response() {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let wait = Times::Constant { time_ns: 60 * SECOND };
-        let work = Work { wait: Some(wait.clone()), ..Work::default() };
-        let http = WithWaits::new(Http::new(Content::generated(), Box::new(|| 0)), work, wait, Arc::default());
+        let work = Work { wait: Some(wait), ..Work::default() };
+        let http = WithWaits::new(Http::new(Content::generated(), Box::new(|| 0)), work, false, Arc::default());
         let limits = Limits { request_ns: Some(8 * SECOND), keepalive_ns: Some(16 * SECOND) };
         let (service, mut conn) = (WithLimits::new(http, limits, now), LimitedConnection::default());
         let is_overdue_after = |conn: &mut _, ticks| {

@@ -21,7 +21,7 @@ use self::buffered::Buffered;
 use self::limits::WithLimits;
 use self::tls::WithTls;
 use self::waits::WithWaits;
-use self::work::{Times, WithWork, Work};
+use self::work::{WithWork, Work};
 use crate::net::ServerContext;
 use crate::net::connection::Connect;
 
@@ -54,10 +54,7 @@ fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Conn
             let http = Http::new(content, Box::new(unix_time_s));
             match waits(context) {
                 None => layers(context, buffered, limited(context, http)),
-                Some((work, times)) => {
-                    let http = WithWaits::new(http, work, times, context.stopping.clone());
-                    layers(context, buffered, limited(context, http))
-                }
+                Some(work) => layers(context, buffered, limited(context, waiting(context, http, work))),
             }
         }
         ServiceSpec::Stream(stream) => layers(context, buffered, stream::Streaming::new(stream)),
@@ -66,11 +63,14 @@ fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Conn
     })
 }
 
-/// The work, and the times of its waits, if it has waits.
-fn waits(context: &ServerContext<'_>) -> Option<(Work, Times)> {
-    let work = context.work.clone()?;
-    let times = work.wait.clone()?;
-    Some((work, times))
+/// The work, if it has waits or blocking calls of other threads.
+fn waits(context: &ServerContext<'_>) -> Option<Work> {
+    let has_wait = |work: &Work| work.wait.is_some() || (work.sleep.is_some() && context.model.offloads());
+    context.work.clone().filter(has_wait)
+}
+
+fn waiting<S: OneByOne>(context: &ServerContext<'_>, service: S, work: Work) -> WithWaits<S> {
+    WithWaits::new(service, work, context.model.offloads(), context.stopping.clone())
 }
 
 fn limited<S>(context: &ServerContext<'_>, service: S) -> WithLimits<S> {
@@ -84,9 +84,7 @@ where
 {
     match waits(context) {
         None => layers(context, buffered, service),
-        Some((work, times)) => {
-            layers(context, buffered, WithWaits::new(service, work, times, context.stopping.clone()))
-        }
+        Some(work) => layers(context, buffered, waiting(context, service, work)),
     }
 }
 
@@ -95,7 +93,7 @@ fn layers<S>(context: &ServerContext<'_>, buffered: bool, service: S) -> Box<dyn
 where
     S: Service<Conn: Send> + Send + Sync + 'static,
 {
-    let work = context.work.clone().filter(|work| work.wait.is_none());
+    let work = context.work.clone().filter(|_| waits(context).is_none());
     let service = WithWork::new(service, work, context.stopping.clone());
     let Some(tls) = &context.tls else { return buffer(context, buffered, service) };
     buffer(context, buffered, WithTls::new(service, tls.clone()))

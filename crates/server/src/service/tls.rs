@@ -179,7 +179,7 @@ impl<S: Service> Service for WithTls<S> {
         !conn.session.as_ref().is_some_and(|session| session.has_ended) && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; work wait is_idle check_interval checks_max is_overdue);
+    forward!(service, |conn| conn.conn; work wait block is_idle check_interval checks_max is_overdue);
 }
 
 #[cfg(all(test, not(target_os = "illumos")))]
@@ -298,8 +298,8 @@ mod tests {
     fn announced_end_during_a_wait_comes_after_the_response() {
         let (WithTls { service, config }, mut client) = pair();
         let wait = Times::Constant { time_ns: 60_000_000_000 };
-        let work = Work { wait: Some(wait.clone()), ..Work::default() };
-        let service = WithTls::new(WithWaits::new(service, work, wait, Arc::default()), config);
+        let work = Work { wait: Some(wait), ..Work::default() };
+        let service = WithTls::new(WithWaits::new(service, work, false, Arc::default()), config);
         let mut conn = TlsConnection::default();
         exchange(&service, &mut conn, &mut client, usize::MAX);
         client.writer().write_all(&[1; 2 * REQUEST]).unwrap();

@@ -5,37 +5,47 @@
 //! when the response before it is sent.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use wire::{OneByOne, Service, Wait};
 
 use super::forward::forward;
-use super::work::{Times, Work};
+use super::work::{Times, Work, sleep_until};
 
 /// A service that waits before each response. It also does the rest of the work, before the wait.
 pub struct WithWaits<S> {
     service: S,
     work: Work,
-    times: Times,
+    /// The blocking calls that other threads make.
+    offloaded: Option<Times>,
     stopping: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
 pub struct WaitingConnection<C> {
     conn: C,
-    until: Option<Instant>,
+    wait: Option<Reason>,
     /// Input that arrived before the previous response was sent.
     input: Vec<u8>,
     /// Whether the requests of this connection take the work, once that is drawn.
     works: Option<bool>,
 }
 
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    /// Another thread's call of [`Service::block`].
+    Call,
+    Time(Instant),
+}
+
 impl<S: OneByOne> WithWaits<S> {
-    /// Adds `work`, whose waits last for `times`, until `stopping` is set.
-    pub fn new(service: S, work: Work, times: Times, stopping: Arc<AtomicBool>) -> Self {
+    /// Adds `work` until `stopping` is set. Without `offloads` the serving thread makes its blocking calls.
+    pub fn new(service: S, mut work: Work, offloads: bool, stopping: Arc<AtomicBool>) -> Self {
         work.prepare();
-        Self { service: service.one_by_one(), work, times, stopping }
+        let offloaded = work.sleep.take_if(|_| offloads);
+        Self { service: service.one_by_one(), work, offloaded, stopping }
     }
 }
 
@@ -56,9 +66,8 @@ impl<S: Service> WithWaits<S> {
             }
             if *state.works.get_or_insert_with(|| self.work.draw()) {
                 self.work.perform(1, &self.stopping);
-                let wait_ns = self.times.draw_ns();
-                if wait_ns > 0 {
-                    state.until = Some(Instant::now() + Duration::from_nanos(wait_ns));
+                state.wait = if self.offloaded.is_some() { Some(Reason::Call) } else { self.begin_wait() };
+                if state.wait.is_some() {
                     return ready;
                 }
             }
@@ -69,13 +78,18 @@ impl<S: Service> WithWaits<S> {
             };
         }
     }
+
+    fn begin_wait(&self) -> Option<Reason> {
+        let wait_ns = self.work.wait.as_ref()?.draw_ns();
+        (wait_ns > 0).then(|| Reason::Time(Instant::now() + Duration::from_nanos(wait_ns)))
+    }
 }
 
 impl<S: Service> Service for WithWaits<S> {
     type Conn = WaitingConnection<S::Conn>;
 
     fn receive(&self, state: &mut Self::Conn, input: &[u8]) -> u64 {
-        if state.until.is_some() || !state.input.is_empty() || !self.service.unsent(&state.conn).is_empty() {
+        if state.wait.is_some() || !state.input.is_empty() || !self.service.unsent(&state.conn).is_empty() {
             state.input.extend_from_slice(input);
             return 0;
         }
@@ -88,11 +102,11 @@ impl<S: Service> Service for WithWaits<S> {
     }
 
     fn unsent<'a>(&'a self, state: &'a Self::Conn) -> &'a [u8] {
-        if state.until.is_some() { &[] } else { self.service.unsent(&state.conn) }
+        if state.wait.is_some() { &[] } else { self.service.unsent(&state.conn) }
     }
 
     fn unsent_tail<'a>(&'a self, state: &'a Self::Conn) -> &'a [u8] {
-        if state.until.is_some() { &[] } else { self.service.unsent_tail(&state.conn) }
+        if state.wait.is_some() { &[] } else { self.service.unsent_tail(&state.conn) }
     }
 
     fn sent(&self, state: &mut Self::Conn, count: usize) -> u64 {
@@ -101,12 +115,27 @@ impl<S: Service> Service for WithWaits<S> {
     }
 
     fn wait(&self, state: &Self::Conn) -> Option<Wait> {
-        state.until.map(|until| Wait { until, has_input: !state.input.is_empty() })
+        let until = match state.wait? {
+            Reason::Call => None,
+            Reason::Time(until) => Some(until),
+        };
+        Some(Wait { until, has_input: !state.input.is_empty() })
+    }
+
+    fn block(&self) {
+        if let Some(times) = &self.offloaded {
+            let until = Instant::now() + Duration::from_nanos(times.draw_ns());
+            sleep_until(until, || self.stopping.load(Relaxed));
+        }
     }
 
     fn resume(&self, state: &mut Self::Conn) -> u64 {
-        if state.until.take().is_none() {
-            return 0;
+        let Some(reason) = state.wait.take() else { return 0 };
+        if let Reason::Call = reason {
+            state.wait = self.begin_wait();
+            if state.wait.is_some() {
+                return 0;
+            }
         }
         1 + match self.service.unsent(&state.conn) {
             [] => {
@@ -118,7 +147,7 @@ impl<S: Service> Service for WithWaits<S> {
     }
 
     fn is_idle(&self, state: &Self::Conn) -> bool {
-        state.until.is_none() && state.input.is_empty() && self.service.is_idle(&state.conn)
+        state.wait.is_none() && state.input.is_empty() && self.service.is_idle(&state.conn)
     }
 
     forward!(service, |state| state.conn; is_over is_cut_short check_interval checks_max is_overdue);
@@ -136,7 +165,7 @@ mod tests {
     use crate::service::work::TimeShare;
 
     fn waiting<S: OneByOne>(service: S, times: Times) -> WithWaits<S> {
-        WithWaits::new(service, Work { wait: Some(times.clone()), ..Work::default() }, times, Arc::default())
+        WithWaits::new(service, Work { wait: Some(times), ..Work::default() }, false, Arc::default())
     }
 
     const MINUTE: Times = Times::Constant { time_ns: 60_000_000_000 };
@@ -151,7 +180,7 @@ mod tests {
                 sent.last_mut().unwrap().extend(piece);
             }
             let Some(wait) = service.wait(conn) else { return sent };
-            assert!(wait.until > Instant::now() + Duration::from_secs(30));
+            assert!(wait.until > Some(Instant::now() + Duration::from_secs(30)));
             assert!(service.resume(conn) >= 1);
             sent.push(Vec::new());
         }
@@ -195,9 +224,8 @@ mod tests {
 
     #[test]
     fn connections_without_work_do_not_wait() {
-        let times = MINUTE;
-        let work = Work { wait: Some(times.clone()), connections: Some(0.5), ..Work::default() };
-        let service = WithWaits::new(Fixed::new(2, 1), work, times, Arc::default());
+        let work = Work { wait: Some(MINUTE), connections: Some(0.5), ..Work::default() };
+        let service = WithWaits::new(Fixed::new(2, 1), work, false, Arc::default());
         let waits = |_: &usize| {
             let mut conn = WaitingConnection::default();
             let ready = service.receive(&mut conn, &[0; 7]) as usize;
@@ -208,6 +236,20 @@ mod tests {
         };
         let waiting = (0..400usize).filter(waits).count();
         assert!((120..280).contains(&waiting), "{waiting} of 400 with a share of 1/2");
+    }
+
+    #[test]
+    fn blocking_call_of_another_thread_comes_before_the_wait() {
+        let sleep = Some(Times::Constant { time_ns: 5_000_000 });
+        let work = Work { sleep, wait: Some(MINUTE), ..Work::default() };
+        let service = WithWaits::new(Fixed::new(1, 1), work, true, Arc::default());
+        let (mut conn, started) = (WaitingConnection::default(), Instant::now());
+        assert_eq!(service.receive(&mut conn, &[0]), 0);
+        assert!(service.wait(&conn).unwrap().until.is_none());
+        service.block();
+        assert!(started.elapsed() >= Duration::from_millis(5));
+        assert_eq!((service.resume(&mut conn), service.unsent(&conn).len()), (0, 0));
+        assert_eq!(drain(&service, &mut conn), [vec![], vec![0]]);
     }
 
     /// The distance between a sample and a law must be below what it exceeds with a probability of 1e-9 (Kolmogorov-Smirnov).

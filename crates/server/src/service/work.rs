@@ -240,7 +240,7 @@ impl<S: Service> Service for WithWork<S> {
     }
 
     forward!(service, |conn| *conn;
-        unsent unsent_tail wait resume is_over is_cut_short is_idle check_interval checks_max is_overdue);
+        unsent unsent_tail wait block resume is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
 /// Keeps a CPU busy. Never inlined, so that it has the speed that [`rounds_per_ns`] measures.

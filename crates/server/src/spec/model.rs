@@ -25,6 +25,8 @@ pub struct ModelRow {
     pub per_connection: PerConnection,
     /// Whether each of several threads accepts from a listener of its own (SO_REUSEPORT), whatever the accept strategy.
     pub has_own_listeners: bool,
+    /// Whether the blocking calls of a runtime's tasks run in its pool for them.
+    pub has_blocking_pool: bool,
     /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub needs: &'static str,
     /// Returns an error with the reason and the remedy if the model cannot run on this host.
@@ -61,6 +63,8 @@ pub enum PayloadStage {
     Threads,
     /// One thread for each network thread.
     Paired,
+    /// The network thread, except that other threads make its blocking calls.
+    Offloading,
 }
 
 /// The numbers of threads or processes that the name of a model may contain.
@@ -115,6 +119,7 @@ impl ModelRow {
         counts_syscalls: true,
         per_connection: PerConnection::Nothing,
         has_own_listeners: false,
+        has_blocking_pool: false,
         needs: "",
         can_run: || Ok(()),
     };
@@ -140,7 +145,17 @@ impl ModelRow {
 
     /// Whether threads other than the network threads make responses.
     pub fn has_payload_threads(&self) -> bool {
-        self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
+        self.stages.is_some_and(|stages| matches!(stages.payload, PayloadStage::Threads | PayloadStage::Paired))
+    }
+
+    /// Whether other threads make the blocking calls of those that serve.
+    pub fn offloads(&self) -> bool {
+        self.has_blocking_pool || self.stages.is_some_and(|stages| stages.payload == PayloadStage::Offloading)
+    }
+
+    /// Whether the model is an async or coroutine runtime.
+    pub fn is_runtime(&self) -> bool {
+        !self.counts_syscalls
     }
 
     /// Whether the model can serve datagrams: each thread watches all ports, or each port has a thread or process.

@@ -74,7 +74,7 @@ pub fn architectures() -> Vec<Architecture> {
         ["amped:0+2/epoll", "amped:1+1/epoll", "symped:1/epoll", "seda:1+3/epoll"].map(|name| name.parse().unwrap());
     let every = std::env::var_os("MUXBENCH_EVERY").is_some();
     let all = if every { Architecture::every() } else { Architecture::all() }.into_iter().chain(more);
-    let has_own_loop = |row: &Architecture| !muxbench_server::runtimes::FEATURES.contains(&row.model.name);
+    let has_own_loop = |row: &Architecture| !row.model.is_runtime();
     let is_in_process = |row: &Architecture| row.model.per_connection != PerConnection::Process;
     all.filter(|row| has_own_loop(row) && is_in_process(row))
         .filter(|row| match row.can_run() {
