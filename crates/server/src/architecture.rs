@@ -180,7 +180,8 @@ impl Architecture {
 
     /// The pool's largest size, by default `connections_max`; `None` for a model without a pool.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
-        self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
+        let most = |threads: Threads| threads.most.unwrap_or(threads.network);
+        self.model.is_pool().then(|| self.threads.map_or(connections_max, most))
     }
 
     /// The highest number of serving threads that can use CPUs at once; `None` if it depends on the connections.
@@ -192,8 +193,8 @@ impl Architecture {
                 Some(network + self.threads.and_then(|threads| threads.payload).unwrap_or(1))
             }
             Some(PayloadStage::Paired) => Some(2 * network),
-            None if runtimes::FEATURES.contains(&self.model.name) => Some(network),
-            None => self.threads.map(|threads| threads.network),
+            None if self.model.is_runtime() => Some(network),
+            None => self.threads.map(|threads| threads.most.unwrap_or(threads.network)),
         }
     }
 
@@ -251,6 +252,12 @@ impl Accept {
                 "`{architecture}` cannot use the accept strategy `single`: it does not pass descriptors between processes; choose \
                  shared or exclusive, or `mt-pool`"
             )),
+            _ if self != Self::Shared && architecture.threads.is_some_and(|threads| threads.most.is_some()) => {
+                Err(format!(
+                    "`{architecture}` cannot use the accept strategy `{self}`: the threads of a pool that grows accept from one \
+                 listener; choose shared, or a pool of one size"
+                ))
+            }
             // SO_REUSEPORT distributes connections over listeners only on Linux.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),

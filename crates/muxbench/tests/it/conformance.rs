@@ -473,6 +473,29 @@ fn pool_stops_while_connections_wait(pool: Architecture, accept: Accept) {
     drop(waiting);
 }
 
+fn pool_grows_while_connections_need_threads(pool: Architecture) {
+    let serve = Serve::start(pool, 1, 1);
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", serve.pid())).unwrap().count();
+    let fewest = threads();
+    let mut streams: Vec<_> = (0..4).map(|_| serve.connect()).collect();
+    streams.iter_mut().for_each(|stream| exchange(stream, 1, 1));
+    assert_eq!(threads(), fewest + 3, "{pool}: each of four connections has a thread");
+    let mut next = serve.connect();
+    next.write_all(&[1]).unwrap();
+    next.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(next.read(&mut [0; 1]).is_err(), "{pool} has its most threads");
+    drop(streams);
+    next.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
+    next.read_exact(&mut [0; 1]).unwrap();
+    drop(next);
+    eventually("idle threads end", || threads() == fewest);
+    exchange(&mut serve.connect(), 1, 1);
+    serve.settle();
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{pool}: {status}");
+    assert_eq!((&totals["requests"], &totals["accepted"]), (&6.into(), &6.into()), "{pool}");
+}
+
 fn kill(child: rustix::process::Pid) {
     rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
 }
@@ -551,6 +574,7 @@ pub fn cases(cases: &mut Cases) {
     for accept in [Accept::Single, Accept::ReuseportLeast, Accept::Hermes] {
         cases.steered(accept, (&format!("{name}::{accept}"), move |it| check(it, accept)));
     }
+    cases.named(&["mt-pool:1..4"], case!(pool_grows_while_connections_need_threads));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(full_pool_queues_the_next_connection));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_stops_while_connections_wait));
     cases.pools(&["mp-prefork:2"], case!(crashed_prefork_child_is_replaced_and_counted));

@@ -85,7 +85,7 @@ pub struct ServerContext<'a> {
 impl ServerContext<'_> {
     #[cfg(target_os = "linux")]
     fn pool_size(&self) -> usize {
-        self.threads.map_or(self.connections_max, |threads| threads.network as usize)
+        self.threads.map_or(self.connections_max, |threads| threads.most.unwrap_or(threads.network) as usize)
     }
 
     /// Reports that all initial workers have their descriptors: from now on connections may take all others.

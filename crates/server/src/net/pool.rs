@@ -4,9 +4,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -55,32 +55,23 @@ fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()>
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     check_descriptors(context.options.accept, context.model, context.pool_size() as u64, limit)?;
     let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let failure = Mutex::new(None);
-    let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
-        let _end = OnDrop(|| {
-            // Otherwise the server would continue with one worker fewer.
-            if thread::panicking() {
-                context.end_early();
-            }
-            slot.release();
-        });
-        let mut buffer = ReadBuffer::new(context.options.read_budget_bytes);
-        if let Err(error) = work(service, source, slot, &mut buffer, context.stopping) {
-            // The error concerns no single connection, so it ends the server.
-            if let Ok(mut failure) = failure.lock() {
-                failure.get_or_insert(error);
-            }
-            context.end_early();
-        }
+    let threads = context.threads.filter(|threads| threads.most.is_some());
+    if threads.is_some() {
+        socket::set_accept_timeout(context.listener, IDLE)?;
+    }
+    let pool = ThreadPool {
+        context,
+        service,
+        pipe: taken_from.as_fd(),
+        cursor: Mutex::new(0),
+        size: threads.and_then(|threads| Some(Size::new(threads.network, threads.most?))),
+        failure: Mutex::new(None),
     };
+    let first = threads.map_or(context.pool_size(), |threads| threads.network as usize);
     thread::scope(|scope| {
-        let started = each_slot(context, |slot| {
-            let source = ConnectionSource::open(context, taken_from.as_fd())?;
-            // Set this before the thread starts, so that the thread can always be stopped.
-            slot.set_connection(source.descriptor().as_raw_fd());
-            context.workers.accept().syscall(Syscall::Spawn);
-            let thread = thread::Builder::new().stack_size(STACK_BYTES);
-            thread.spawn_scoped(scope, move || work(&source, slot)).map(drop)
+        let started = (1..=first).try_for_each(|number| {
+            let start = pool.start(scope);
+            start.map_err(|error| io::Error::new(error.kind(), format!("worker {number} of {first}: {error}")))
         });
         let outcome = started.and_then(|()| match context.options.accept {
             Accept::Single => hand_over(context, &given_to),
@@ -94,7 +85,105 @@ fn threads(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()>
         stop_threads(context, Duration::MAX);
         outcome
     })?;
-    failure.into_inner().ok().flatten().map_or(Ok(()), Err)
+    pool.failure.into_inner().ok().flatten().map_or(Ok(()), Err)
+}
+
+/// The time after which an idle thread of a pool that grows ends.
+const IDLE: Duration = Duration::from_secs(1);
+
+struct ThreadPool<'a> {
+    context: &'a ServerContext<'a>,
+    service: &'a dyn Connect,
+    pipe: BorrowedFd<'a>,
+    /// The place in the slots from which to claim the next one.
+    cursor: Mutex<usize>,
+    /// The size of a pool that grows.
+    size: Option<Size>,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl ThreadPool<'_> {
+    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> io::Result<()> {
+        let context = self.context;
+        let slot = context.workers.claim(&mut self.cursor.lock().unwrap_or_else(PoisonError::into_inner));
+        let slot = slot.ok_or_else(|| io::Error::other("more threads than counters"))?;
+        let started = ConnectionSource::open(context, self.pipe).and_then(|source| {
+            // Set this before the thread starts, so that the thread can always be stopped.
+            slot.set_connection(source.descriptor().as_raw_fd());
+            // Count in the new thread's slot, which has no other writer yet: threads start others.
+            slot.counters.syscall(Syscall::Spawn);
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn_scoped(scope, move || self.run(scope, &source, slot)).map(drop)
+        });
+        started.inspect_err(|_| slot.release())
+    }
+
+    fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, source: &ConnectionSource<'_>, slot: &'static Slot) {
+        let context = self.context;
+        let _end = OnDrop(|| {
+            // Otherwise the server would continue with one worker fewer.
+            if thread::panicking() {
+                context.end_early();
+            }
+            slot.release();
+        });
+        let mut buffer = ReadBuffer::new(context.options.read_budget_bytes);
+        let grow = || match self.size.as_ref() {
+            // Without resources for another thread, connections wait for one of these.
+            Some(size) if size.take() && self.start(scope).is_err() => size.cancel(),
+            _ => {}
+        };
+        if let Err(error) = work(context, self.service, source, slot, &mut buffer, self.size.as_ref(), grow) {
+            // The error concerns no single connection, so it ends the server.
+            if let Ok(mut failure) = self.failure.lock() {
+                failure.get_or_insert(error);
+            }
+            context.end_early();
+        }
+    }
+}
+
+/// The size of a pool that grows when all its threads are busy, and shrinks when they are idle.
+struct Size {
+    threads_min: u32,
+    threads_max: u32,
+    /// All threads, and those that serve a connection.
+    threads: Mutex<(u32, u32)>,
+}
+
+impl Size {
+    fn new(threads_min: u32, threads_max: u32) -> Self {
+        Self { threads_min, threads_max, threads: Mutex::new((threads_min, 0)) }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, (u32, u32)> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a thread serves a connection; returns whether to start another thread, so that one waits for the next connection.
+    fn take(&self) -> bool {
+        let (all, busy) = &mut *self.threads();
+        *busy += 1;
+        let grows = *all == *busy && *all < self.threads_max;
+        *all += u32::from(grows);
+        grows
+    }
+
+    fn cancel(&self) {
+        self.threads().0 -= 1;
+    }
+
+    fn give_back(&self) {
+        self.threads().1 -= 1;
+    }
+
+    /// Returns whether an idle thread must end: others are idle too, and the pool has more than its fewest threads.
+    fn shrink(&self) -> bool {
+        let (all, busy) = &mut *self.threads();
+        let shrinks = *all > self.threads_min && *all - *busy > 1;
+        *all -= u32::from(shrinks);
+        shrinks
+    }
 }
 
 fn processes(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<()> {
@@ -106,7 +195,7 @@ fn processes(context: &ServerContext<'_>, service: &dyn Connect) -> io::Result<(
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
             // If the worker ends, exit with an error, so that the reaper replaces it.
-            let _ = work(service, &source, slot, &mut buffer, context.stopping);
+            let _ = work(context, service, &source, slot, &mut buffer, None, || {});
             1
         })
     };
@@ -203,12 +292,15 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
+/// Serves connections until the server stops, or until the thread is no longer needed. `grow` is called before each connection.
 fn work(
+    context: &ServerContext<'_>,
     service: &dyn Connect,
     source: &ConnectionSource<'_>,
     slot: &Slot,
     buffer: &mut ReadBuffer,
-    stopping: &AtomicBool,
+    size: Option<&Size>,
+    grow: impl Fn(),
 ) -> io::Result<()> {
     let counters = &slot.counters;
     let mut acceptor = match source {
@@ -240,8 +332,13 @@ fn work(
                     counters.accepted.add(1);
                 }
                 let served = ServedConnection::new(slot, connection, Some(source.descriptor()));
-                serve(service, &served.io, buffer, counters, stopping);
+                grow();
+                serve(service, &served.io, buffer, counters, context.stopping);
+                drop(served);
+                size.iter().for_each(|size| size.give_back());
             }
+            // A pool that grows has a limit of time for accepts.
+            Accepted::WouldBlock if size.is_some_and(Size::shrink) => return Ok(()),
             Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
         }
@@ -278,6 +375,22 @@ mod tests {
             assert_eq!(check(accept, size, Some(needed)), Ok(()));
         }
         assert_eq!(check(Accept::Shared, 100, None), Ok(()));
+    }
+
+    #[test]
+    fn pool_grows_while_all_threads_are_busy_and_keeps_one_idle() {
+        let size = Size::new(1, 3);
+        assert!(size.take() && size.take(), "the last idle thread starts another");
+        assert!(!size.take(), "the pool has its most threads");
+        assert!(!size.shrink(), "no thread is idle");
+        size.give_back();
+        assert!(!size.shrink(), "one thread is idle");
+        size.give_back();
+        assert!(size.shrink() && !size.shrink());
+        size.give_back();
+        assert!(size.shrink() && !size.shrink(), "the pool has its fewest threads");
+        assert!(size.take(), "it grows again");
+        size.cancel();
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl Fixture {
         threads: Option<u32>,
         serve: impl FnOnce(&ServerContext<'static>) -> io::Result<()> + Send + 'static,
     ) -> Running {
-        self.start_with(model, threads.map(|network| Threads { network, payload: None }), serve)
+        self.start_with(model, threads.map(Threads::all), serve)
     }
 
     /// Runs a server of `model` with the threads of its stages.

@@ -405,7 +405,7 @@ fn large_response_leaves_others_served() {
         check_large_response_leaves_others_served("sped", None, |context, service| {
             run_service::<M>(context, &*service)
         });
-        let threads = Some(Threads { network: 1, payload: Some(1) });
+        let threads = Some(Threads { payload: Some(1), ..Threads::all(1) });
         check_large_response_leaves_others_served("seda", threads, |context, service| {
             run_service::<M>(context, &*service)
         });

@@ -138,6 +138,11 @@ impl ModelRow {
             && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
     }
 
+    /// Whether the model is a pool that can grow under load and shrink again.
+    pub fn grows(&self) -> bool {
+        self.is_pool() && self.per_connection == PerConnection::Thread
+    }
+
     /// Whether each connection has a thread or process of its own, which ends with the connection.
     pub fn has_worker_per_connection(&self) -> bool {
         matches!(self.per_connection, PerConnection::Thread | PerConnection::Process) && !self.is_pool()
@@ -178,12 +183,14 @@ pub struct Threads {
     pub network: u32,
     /// Threads of the payload stage, in models whose names give their number, such as `seda:2+4`.
     pub payload: Option<u32>,
+    /// The most threads of a pool that grows, such as `mt-pool:4..64`.
+    pub most: Option<u32>,
 }
 
 impl Threads {
     /// `count` threads of one kind.
     pub const fn all(count: u32) -> Self {
-        Self { network: count, payload: None }
+        Self { network: count, payload: None, most: None }
     }
 
     pub(crate) fn default_of(model: &ModelRow) -> Option<Self> {
@@ -191,7 +198,7 @@ impl Threads {
             ThreadSpec::Nothing | ThreadSpec::NumberOrNothing => None,
             ThreadSpec::Number { default } => Some(Self::all(default)),
             ThreadSpec::NetworkAndPayload { default: (network, payload), .. } => {
-                Some(Self { network, payload: Some(payload) })
+                Some(Self { network, payload: Some(payload), most: None })
             }
         }
     }
@@ -205,13 +212,20 @@ impl Threads {
         let above_0 = |text: &str| number(text).filter(|count| *count > 0);
         match &model.threads {
             ThreadSpec::Nothing => Err(format!("`{name}` takes no number of threads")),
+            ThreadSpec::NumberOrNothing if model.grows() && text.contains("..") => {
+                let parts = text.split_once("..").and_then(|(least, most)| Some((above_0(least)?, above_0(most)?)));
+                let parts = parts.filter(|(least, most)| least < most);
+                parts.map(|(least, most)| Self { most: Some(most), ..Self::all(least) }).ok_or_else(|| {
+                    format!("invalid numbers of threads `{text}`: expected FEWEST..MOST, as in {name}:4..64")
+                })
+            }
             ThreadSpec::NumberOrNothing | ThreadSpec::Number { .. } => above_0(text).map(Self::all).ok_or_else(|| {
                 format!("invalid number of threads `{text}`: expected a whole number above 0, as in {name}:4")
             }),
             ThreadSpec::NetworkAndPayload { network, default } => {
                 let parts = text.split_once('+').and_then(|(first, payload)| {
                     let first = number(first).filter(|count| network.contains(count))?;
-                    Some(Self { network: first, payload: Some(above_0(payload)?) })
+                    Some(Self { network: first, payload: Some(above_0(payload)?), most: None })
                 });
                 parts.ok_or_else(|| {
                     let (from, to, (first, payload)) = (network.start(), network.end(), default);
@@ -227,9 +241,10 @@ impl Threads {
 
 impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.payload {
-            None => write!(f, "{}", self.network),
-            Some(payload) => write!(f, "{}+{payload}", self.network),
+        match (self.payload, self.most) {
+            (Some(payload), _) => write!(f, "{}+{payload}", self.network),
+            (None, Some(most)) => write!(f, "{}..{most}", self.network),
+            (None, None) => write!(f, "{}", self.network),
         }
     }
 }
