@@ -270,10 +270,6 @@ impl Accept {
                      threads, and only on Linux; choose symped, seda or seda-s"
                 ))
             }
-            Self::Hermes if mechanism.is_some_and(|row| row.family == Family::Completion) => Err(format!(
-                "`{architecture}` cannot use the accept strategy `hermes`: its waits have no time limit, so an idle thread would \
-                 not notice that another one hangs; choose epoll or io_uring-poll, or reuseport-least"
-            )),
             Self::Hermes if architecture.network_threads() > HERMES_WORKERS_MAX => Err(format!(
                 "`{architecture}` cannot use the accept strategy `hermes`: it steers to at most {HERMES_WORKERS_MAX} network \
                  threads; choose fewer, or reuseport-least"

@@ -328,7 +328,7 @@ fn infeasible_pools_and_accept_strategies_state_reasons() {
         ("symped:2/poll", Some(Accept::Exclusive), 400),
         ("mt-pool", Some(Accept::ReuseportLeast), 400),
         ("symped:65", Some(Accept::Hermes), 400),
-        ("symped:2/io_uring", Some(Accept::Hermes), 400),
+        ("mt-pool:4..400", Some(Accept::Single), 400),
     ];
     let lines = tried.map(|(architecture, accept, connections)| {
         let mut experiment = preset.clone();

@@ -18,7 +18,7 @@ use super::payload::{HandOff, Message};
 use super::staged::{self, NetworkContext, NetworkLoop};
 use super::stall::Stalls;
 use super::table::ConnectionTable;
-use super::timers::Timers;
+use super::timers::{Timers, earlier};
 use super::{ACCEPTS, ServerContext};
 use crate::completion::{Completion, CompletionEvent, Datagrams, Done, Received};
 use crate::metrics::workers::Syscall;
@@ -136,10 +136,14 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
         let mut stalls = Stalls::default();
         self.network.started.thread_ready();
         loop {
-            if let Some(state) = &mut state {
-                state.end_turn(self.network.counters);
-            }
             let timeout = if self.arrivals.is_empty() { self.timers.timeout() } else { Some(Duration::ZERO) };
+            let timeout = match &mut state {
+                Some(state) => {
+                    state.end_turn(self.network.counters);
+                    earlier(timeout, state.wait_max())
+                }
+                None => timeout,
+            };
             self.mechanism.wait(&mut done, timeout)?;
             self.network.counters.events.add(done.len() as u64);
             if let Some(state) = &state {
