@@ -236,7 +236,7 @@ fn round_trip_ns(network: &Network) -> u64 {
 /// The longest wait of a connection in the server, with those of the requests of a pipeline; `None` without a limit.
 fn longest_wait_ns(trial: &Trial) -> Option<u64> {
     let Some(times) = trial.workload.work.as_ref().and_then(|work| work.wait.as_ref()) else { return Some(0) };
-    Some(times.longest_ns()?.saturating_mul(trial.workload.pipeline.into()))
+    Some(times.longest_ns()?.saturating_mul(trial.workload.pipeline().into()))
 }
 
 /// The time in which a request is under way without CPU time: the round trip of a trial's lab, which is 0 over loopback, and the

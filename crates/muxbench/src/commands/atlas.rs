@@ -46,13 +46,13 @@ const HEADING: &str = "Map";
 /// architecture of each race, its lead and the certainty, and with ties.
 ///
 /// Without FILE, these values replace the defaults of the flags below: 50, 400 and 2000 connections, 1/16 and all of them active,
-/// 500 and 5000 requests/s, responses of 128 B and 10 KiB (udp: 128 B), no simulated work and 50 µs of CPU time. These are 48
-/// races.
+/// 500 and 5000 requests/s, responses of 128 B and 10 KiB (udp: 128 B); no simulated work, 50 µs of CPU time, and waits of
+/// 1 ms. These are 72 races.
 ///
 /// --merge combines the races of several machines in one page.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench atlas                                 # 48 races in 20 minutes
+  muxbench atlas                                 # 72 races in 20 minutes
   muxbench atlas -c 100,1k -r 1k,10k --budget 5min --print-plan
   muxbench atlas profile.toml -r 1k,2k,4k --response 1KiB,100KiB
   muxbench atlas --objective cpu --limit p99=2ms --arch all --budget 3h

@@ -220,12 +220,12 @@ pub fn shorten(
 /// The limit of the options of a race.
 const ONE_SERVER_EACH: &str = "a race has one server of each architecture";
 
-/// The default values of a grid: 48 races.
+/// The default values of a grid: 72 races.
 pub const GRID_CONNECTIONS: [u32; 3] = [50, 400, 2_000];
 const GRID_ACTIVE: [f64; 2] = [1.0 / 16.0, 1.0];
 const GRID_RATES_PER_S: [f64; 2] = [500.0, 5_000.0];
 const GRID_RESPONSES_BYTES: [u32; 2] = [128, 10_240];
-const GRID_WORKS: [&str; 2] = ["none", "cpu=50us"];
+const GRID_WORKS: [&str; 3] = ["none", "cpu=50us", "wait=1ms"];
 
 /// Sets the slices of a search. It changes the rate, and slices of constant sends fit only one rate, so such servers run one at a time.
 pub fn set_slices_of_search(experiment: &mut Experiment, limits: &[LatencyLimit]) {

@@ -255,7 +255,7 @@ fn impossible_changes_have_reasons() {
     ] {
         assert!(reasons.iter().any(|(of, reason)| *of == name && reason.contains(words)), "{name}: {reasons:?}");
     }
-    assert_eq!(parts.iter().filter(|part| part.first.is_ok()).count(), 2, "more connections are possible");
+    assert_eq!(parts.iter().filter(|part| part.first.is_ok()).count(), 3, "more connections and waits are possible");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use server::service::work::Times;
 use stats::Ratio;
 use stats::race::Fit;
 use stats::sequential::level;
@@ -20,6 +21,10 @@ const RATE_RATIO_MIN: f64 = 1.1;
 /// The most repeats under one change.
 const REPEATS_MAX: u32 = 3;
 const FACTOR: u32 = 10;
+/// The added wait, as for a database: much longer than the CPU time of a request.
+const WAIT_NS: u64 = 10_000_000;
+/// The share of its time that a connection may wait. Beyond it, requests queue in their connections in every architecture.
+const BUSY_MAX: f64 = 0.5;
 /// The reason of parts whose turn did not come.
 const NO_TIME: &str = "the time was over; try a longer --budget";
 
@@ -64,11 +69,12 @@ pub struct Variation {
 /// Changes an experiment. Returns the changed traffic in words, or why the change is impossible.
 type Apply = fn(&mut Experiment) -> Result<String, String>;
 
-const CHANGES: [(&str, Apply); 5] = [
+const CHANGES: [(&str, Apply); 6] = [
     ("connections x2", |it| connections(it, 2)),
     ("connections x5", |it| connections(it, 5)),
     ("active share / 4", active),
     ("work x10", work),
+    ("waits of 10 ms", waits),
     ("size x10", size),
 ];
 const CAPACITY: &str = "rate 0.8 of capacity";
@@ -154,6 +160,27 @@ fn work(experiment: &mut Experiment) -> Result<String, String> {
     let Work(server::Work { cpu, busy, sleep, wait, .. }) = work;
     [cpu, busy, sleep, wait].into_iter().flatten().for_each(|times| times.scale(FACTOR));
     Ok(format!("work {work}"))
+}
+
+/// Adds waits, if they leave connections time for their requests, which wait one after the other.
+fn waits(experiment: &mut Experiment) -> Result<String, String> {
+    check_built_in(experiment)?;
+    let workload = &mut experiment.workload;
+    let work = &mut workload.simulated_work.get_or_insert_with(|| Work(server::Work::default())).0;
+    if work.wait.is_some() {
+        return Err("the traffic has waits".to_owned());
+    }
+    work.wait = Some(Times::Constant { time_ns: WAIT_NS });
+    let share = workload.active.0.first().map_or(1.0, |it| it.0);
+    let active = share * workload.connections.0.first().map_or(0.0, |it| f64::from(it.get()));
+    let rate_per_s = workload.rate.as_ref().and_then(|rates| rates.0.first()).map_or(0.0, |rate| rate.0);
+    let busy = rate_per_s * WAIT_NS as f64 / 1e9 / active;
+    if busy > BUSY_MAX {
+        return Err(format!(
+            "{active} active connections are too few for {rate_per_s} requests/s that wait 10 ms one after the other; try more"
+        ));
+    }
+    Ok("waits of 10 ms".to_owned())
 }
 
 fn size(experiment: &mut Experiment) -> Result<String, String> {
