@@ -286,10 +286,10 @@ rows! {
         "profile" "PROFILE" value::<Profile>, basic: "load";
         /// Replay recorded arrivals from a CSV or Parquet file
         ///
-        /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp, or the planned_ns of
-        /// muxbench's samples. A column `connection` selects the connections. With `http`, a column response_bytes selects the paths
-        /// /bytes/N, and request_bytes gives each request a body. Other services have one size: see --trace-ignore. The window lasts
-        /// as long as the replay
+        /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp (also of dates, as
+        /// 2023-11-16 18:17:03.97), or the planned_ns of muxbench's samples. A column `connection` selects the connections. With
+        /// `http`, a column response_bytes selects the paths /bytes/N, and request_bytes gives each request a body. Other services have
+        /// one size: see --trace-ignore. The window lasts as long as the replay
         "trace" "FILE" text, key: Some("workload.trace.file"), basic: "load";
         /// Columns of the trace not to replay, comma-separated: connection, request_bytes, response_bytes
         "trace-ignore" "COLUMN" name::<Column>, is_list: true, key: Some("workload.trace.ignore");

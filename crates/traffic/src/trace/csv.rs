@@ -4,6 +4,10 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Context, bail, ensure};
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
 use super::column::{Column, Columns, Row};
 
 /// The limit of a line, in bytes.
@@ -66,7 +70,7 @@ impl<R: BufRead> CsvRows<R> {
                 format!("line {number}: the time `{text}` is beyond the range {unit}")
             }
             _ => format!(
-                "line {number}: invalid time `{text}`: expected a number, or a time such as 2026-01-31T12:00:00.5Z"
+                "line {number}: invalid time `{text}`: expected a number, or a time such as 2026-01-31 12:00:00.5 or 2026-01-31T12:00:00.5Z"
             ),
         })?;
         let mut values = [None; Column::ALL.len()];
@@ -116,7 +120,7 @@ fn field(line: &str, number: usize) -> Option<&str> {
     None
 }
 
-/// Parses a decimal number of units without rounding, or a time of RFC 3339.
+/// Parses a decimal number of units without rounding, or a date with a time of day.
 fn time_ns(text: &str, unit_ns: u64) -> Option<i64> {
     let (is_negative, number) = text.strip_prefix('-').map_or((false, text), |number| (true, number));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -125,7 +129,7 @@ fn time_ns(text: &str, unit_ns: u64) -> Option<i64> {
     let is_decimal = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
     if whole.is_empty() || !is_decimal(whole) || !is_decimal(fraction) {
         let Ok(number) = text.parse::<f64>() else {
-            return i64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok();
+            return i64::try_from(timestamp(text)?.as_nanosecond()).ok();
         };
         let ns = number * unit_ns as f64;
         return (ns.abs() < i64::MAX as f64).then_some(ns as i64);
@@ -135,6 +139,13 @@ fn time_ns(text: &str, unit_ns: u64) -> Option<i64> {
     let part = part * unit_ns / 10_i128.pow(fraction.len() as u32);
     let ns = whole.parse::<i128>().ok()?.checked_mul(unit_ns)?.checked_add(part)?;
     i64::try_from(if is_negative { -ns } else { ns }).ok()
+}
+
+/// Parses a date and a time of day, separated by `T` or a space: with a zone, as RFC 3339 has it, or in UTC.
+fn timestamp(text: &str) -> Option<Timestamp> {
+    text.parse()
+        .ok()
+        .or_else(|| text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp()))
 }
 
 #[cfg(test)]
@@ -159,6 +170,15 @@ mod tests {
         let dated = "timestamp\n2026-01-31T12:00:00Z\n2026-01-31T12:00:00.000000001Z\n";
         let times: Vec<i64> = rows(dated).unwrap().into_iter().map(|(ns, _)| ns).collect();
         assert_eq!(times[1] - times[0], 1);
+        let azure = "TIMESTAMP,ContextTokens\n2023-11-16 18:17:03.9799600,374\n2023-11-16 18:17:04.0319600,396\n";
+        let times: Vec<i64> = rows(azure).unwrap().into_iter().map(|(ns, _)| ns).collect();
+        assert_eq!(times, [1_700_158_623_979_960_000, 1_700_158_624_031_960_000]);
+        for same in ["2023-11-16T18:17:03.97", "2023-11-16T18:17:03.97Z", "2023-11-16 19:17:03.97+01:00"] {
+            assert_eq!(time_ns(same, 1), time_ns("2023-11-16 18:17:03.97", 1), "{same}");
+        }
+        for wrong in ["2023-13-16 18:17:03", "18:17:03"] {
+            assert_eq!(time_ns(wrong, 1), None, "{wrong}");
+        }
     }
 
     #[test]
