@@ -109,6 +109,10 @@ impl LoadError {
             Class::Wrong if config.http.is_some() => {
                 "check the path, the headers and the body, and the expected status and length"
             }
+            Class::Wrong if config.client.login.is_some() => "check the user, the password and the database in the URL",
+            Class::Wrong if config.kv.is_some() => {
+                "check the service, and whether the server needs a password (redis://:PASSWORD@HOST, memcached://USER:PASSWORD@HOST)"
+            }
             Class::Tls => remedy_of_tls(config, &error),
             Class::Short if config.client.tls.is_some() && error.get_ref().is_some() => {
                 "let the server keep the connection open, announce the length of the response, or end TLS with close_notify"

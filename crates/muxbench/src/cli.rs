@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use wire::secret;
 
 use crate::commands::{
     advise, atlas, calibrate, capacity, compare, docs, gate, idle, list, load, observe, overload, plan, reference,
@@ -108,9 +109,9 @@ impl Cli {
     /// Parses the command line of this process. Prints an error and exits if it is invalid.
     pub fn from_command_line() -> Self {
         let mut command = command();
-        let matches = command
-            .try_get_matches_from_mut(env::args_os())
-            .unwrap_or_else(|error| with_remedy(error, chosen(&mut command, env::args_os().nth(1))).exit());
+        let matches = command.try_get_matches_from_mut(env::args_os()).unwrap_or_else(|error| {
+            with_remedy(without_secrets(error), chosen(&mut command, env::args_os().nth(1))).exit()
+        });
         if let Some((name, matches)) = matches.subcommand()
             && let Some(subcommand) = command.find_subcommand_mut(name)
             && let Some(error) = conflict(subcommand, matches)
@@ -119,6 +120,15 @@ impl Cli {
         }
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
     }
+}
+
+/// Conceals the secrets in the value that an error shows.
+fn without_secrets(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
+        let redacted = secret::redact(value);
+        error.insert(ContextKind::InvalidValue, ContextValue::String(redacted));
+    }
+    error
 }
 
 /// Replaces clap's tip, the flag with the most similar name, for a flag of another tool.

@@ -26,6 +26,7 @@ use netns::conditions::{self, HostCapabilities};
 use netns::surrounding::Surrounding;
 use process::stop::Stop;
 use signal_hook::consts::SIGINT;
+use wire::secret;
 
 use crate::files::in_shell;
 use crate::options::execution::ExecutionArgs;
@@ -367,7 +368,7 @@ impl Session {
         let header = RunHeader {
             name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
             muxbench: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect(),
+            command: std::env::args_os().map(|it| secret::redact(&it.to_string_lossy())).collect(),
             started_at: time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             experiment: plan.experiment,
             seed: plan.seed,
@@ -409,6 +410,7 @@ impl Session {
         // Check now: without its files, or if the kernel cannot count, each trial would fail, and failed trials are not repeated.
         if !header.strategy.due(header, &outcomes(header, done)).is_empty() {
             plan::check_files(&header.trials).map_err(anyhow::Error::msg)?;
+            secret::reveal(&serde_json::to_string(&header.trials)?)?;
         }
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
             server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;

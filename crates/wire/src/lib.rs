@@ -10,6 +10,7 @@ pub mod kv;
 pub mod names;
 pub mod ports;
 pub mod redis;
+pub mod secret;
 pub mod service;
 mod spec;
 pub mod stream;

@@ -9,8 +9,9 @@ use netns::{Testbed, TestbedHost};
 use process::child::{Child, Process};
 use process::stop::Stop;
 use server::control::ServerEvent;
+use wire::secret;
 
-use crate::record::Trial;
+use crate::record::{IdleOrder, Trial};
 use crate::spec::ServerSpec;
 use crate::spec::network::Network;
 
@@ -54,6 +55,7 @@ impl Launch for Muxbench {
     }
 
     fn idle(&self, config: &LoadConfig, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<IdleEvent>>> {
-        Ok(Box::new(Child::start("the process of idle connections", self.command("idle", host), config)?))
+        let order = IdleOrder { config: config.clone(), secrets: secret::Known };
+        Ok(Box::new(Child::start("the process of idle connections", self.command("idle", host), &order)?))
     }
 }

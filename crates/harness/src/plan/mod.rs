@@ -35,6 +35,7 @@ use crate::record::{FleetFacts, Trial, Workload};
 use crate::spec::ServerSpec;
 use crate::spec::interleave::Interleave;
 use crate::spec::network::Network;
+use crate::spec::target::TargetUrl;
 use crate::spec::transport::Transport;
 use crate::spec::{Candidate, Experiment};
 use feasibility::Capabilities;
@@ -215,11 +216,9 @@ fn trial(
 ) -> Trial {
     let workload = workload(experiment, load);
     let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
+    let url = if let Candidate::Target(name) = architecture { Some(&experiment.target[name].url) } else { None };
     // The host and the path of its own URL, for a target of `http`.
-    let own_url = match architecture {
-        Candidate::Target(name) if workload.http.is_some() => Some(&experiment.target[name].url),
-        _ => None,
-    };
+    let own_url = url.filter(|_| workload.http.is_some());
     let listen = match (&workload.network, target) {
         (_, Some(target)) => target.address.clone(),
         (Some(_), None) => addresses::server_address(workload.transport == Transport::Tcp6),
@@ -228,6 +227,7 @@ fn trial(
     let client = ClientConfig {
         tls: found.tls.get(&architecture.to_string()).cloned(),
         host: own_url.and_then(|url| url.authority().map(str::to_owned)),
+        login: url.and_then(TargetUrl::login).cloned(),
         path: own_url
             .filter(|_| experiment.target_paths().is_some_and(|paths| paths.len() > 1))
             .map(|url| url.path().unwrap_or("/").to_owned()),

@@ -20,7 +20,7 @@ pub use facts::{FleetFacts, clock_error_max_ns};
 pub use figure::{Figure, FigureMap, Quantile, Source, Unit};
 pub use gate::{GateGoal, GateLimit};
 pub use netns::record as network;
-pub use order::LoadOrder;
+pub use order::{IdleOrder, LoadOrder};
 pub use overload::{CapacitySource, OverloadGoal, Pulse};
 pub use run::{Run, RunHeader, TrialRecord, requests_answered};
 pub use search::{LatencyLimit, SearchGoal, Varied};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
-use wire::names;
+use wire::{names, secret};
 
 /// An error in an experiment file. Below the message, it shows the line, after the key unless the message names the key.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,8 @@ impl ExperimentError {
     /// Locates byte `at` in the text, and shows `key` and the line of this byte. `key` is empty if the message names the key.
     fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-        let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
+        let shown = text.lines().nth(line - 1).map(|shown| secret::redact(shown.trim()));
+        let shown = shown.map(|shown| format!("\n  {key}{shown}")).unwrap_or_default();
         Self { file: file.to_owned(), line, message, key: key.to_owned(), shown }
     }
 }

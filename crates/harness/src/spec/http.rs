@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Sizes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::ServiceSpec;
 use wire::http::client::{Request, RequestError, Url};
+use wire::{ServiceSpec, secret};
 
 use super::OneOrMany;
 use super::requests::{BodySpec, Header, Length, RequestSpec, StatusSchema, read_bodies, read_requests};
@@ -33,7 +33,8 @@ pub struct Http {
     /// The method of each request; by default GET, or POST for requests with a body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// The headers of each request, such as "Accept: text/html".
+    /// The headers of each request, such as "Accept: text/html", or "@FILE" for a header on each line of a file. `${NAME}` in a
+    /// value is a variable of the environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
     /// The body of each request, or `@FILE` for the content of a file. The bodies of a list are sent in turn.
@@ -43,6 +44,9 @@ pub struct Http {
     /// The file with a body on each line. The bodies are sent in turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_lines: Option<PathBuf>,
+    /// Whether only a digest of each body is stored and shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub secret_body: bool,
     /// The requests, instead of `paths`, if they have different methods, headers, bodies or responses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestSpec>,
@@ -77,7 +81,8 @@ impl Http {
     /// server generates content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
         let targets = self.specs(response)?.into_iter();
-        self.traffic_of(targets.map(|(spec, body)| self.target(spec, body, response, is_ours)).collect(), is_ours)
+        let targets = targets.map(|(spec, body)| self.target(spec, body, response, is_ours));
+        self.traffic_of(targets.collect::<Result<_, _>>()?, is_ours)
     }
 
     /// Returns a request for each pair of recorded sizes: `/bytes/N` with the size N of the response, or the only path. A request
@@ -92,11 +97,11 @@ impl Http {
             let response = response_bytes.map(size).transpose()?.or(response);
             let body = request_bytes.map(Body::Fill);
             let requests = self.specs(response)?.into_iter();
-            targets.extend(requests.map(|(spec, _)| {
+            for (spec, _) in requests {
                 let method = spec.method.or_else(|| self.method.clone()).or_else(|| method.clone());
                 let known = response.filter(|_| response_bytes.is_none());
-                self.target(RequestSpec { method, ..spec }, body.clone(), known, is_ours)
-            }));
+                targets.push(self.target(RequestSpec { method, ..spec }, body.clone(), known, is_ours)?);
+            }
         }
         self.traffic_of(targets, is_ours)
     }
@@ -129,14 +134,15 @@ impl Http {
                 return Err(format!("body: {bytes} bytes in all bodies exceed the limit of {mib} MiB; {remedy}"));
             }
         }
-        self.check_requests(&targets)?;
-        Ok(HttpTraffic { targets, headers: pairs(&self.headers), status })
+        let headers = Header::fields(&self.headers).map_err(|reason| format!("headers: {reason}"))?;
+        self.check_requests(&targets, &headers)?;
+        Ok(HttpTraffic { targets, headers, status })
     }
 
     /// Checks that the client can write all requests. An error begins with the key.
-    fn check_requests(&self, targets: &[HttpTarget]) -> Result<(), String> {
-        let (common, get) = (pairs(&self.headers), HttpTarget::get("/", None));
-        write(&get, &common).map_err(|error| format!("headers: {error}"))?;
+    fn check_requests(&self, targets: &[HttpTarget], common: &[(String, String)]) -> Result<(), String> {
+        let get = HttpTarget::get("/", None);
+        write(&get, common).map_err(|error| format!("headers: {error}"))?;
         let key = |target: &HttpTarget| {
             if !self.requests.is_empty() {
                 "requests"
@@ -148,7 +154,7 @@ impl Http {
                 "paths"
             }
         };
-        targets.iter().try_for_each(|target| match write(target, &common) {
+        targets.iter().try_for_each(|target| match write(target, common) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!("{}: {error}", key(target))),
         })
@@ -160,10 +166,13 @@ impl Http {
         if let Some(file) = &self.requests_file {
             listed.extend(read_requests(file).map_err(|reason| format!("requests-file: {reason}"))?);
         }
-        let load = |body: &BodySpec| body.load().map_err(|reason| format!("body: {reason}"));
+        let conceal = |body| if self.secret_body { concealed(body) } else { Ok(body) };
+        let load = |body: &BodySpec| body.load().and_then(conceal).map_err(|reason| format!("body: {reason}"));
         let mut bodies = self.body.iter().flat_map(|bodies| &bodies.0).map(load).collect::<Result<Vec<_>, _>>()?;
         if let Some(file) = &self.body_lines {
-            bodies.extend(read_bodies(file).map_err(|reason| format!("body-lines: {reason}"))?);
+            let read =
+                read_bodies(file).and_then(|bodies| bodies.into_iter().map(conceal).collect::<Result<Vec<_>, _>>());
+            bodies.extend(read.map_err(|reason| format!("body-lines: {reason}"))?);
         }
         if !listed.is_empty() {
             if self.paths.is_some() {
@@ -203,7 +212,14 @@ impl Http {
         }
     }
 
-    fn target(&self, spec: RequestSpec, body: Option<Body>, response: Option<Size>, is_ours: bool) -> HttpTarget {
+    /// Returns a request. An error begins with the key.
+    fn target(
+        &self,
+        spec: RequestSpec,
+        body: Option<Body>,
+        response: Option<Size>,
+        is_ours: bool,
+    ) -> Result<HttpTarget, String> {
         let default = if body.is_some() { "POST" } else { "GET" };
         let method = spec.method.or_else(|| self.method.clone()).unwrap_or_else(|| default.to_owned());
         let (is_get, is_head) = (method == "GET", method == "HEAD");
@@ -216,16 +232,16 @@ impl Http {
             Some(length) => (None, length == Length::Any),
             None => (known, known.is_none() && !is_get && !is_head),
         };
-        HttpTarget {
-            path: spec.path,
+        Ok(HttpTarget {
+            path: secret::expand(&spec.path).map_err(|reason| format!("paths: {reason}"))?,
             body_bytes,
             any_length,
             method,
-            headers: pairs(&spec.headers),
+            headers: Header::fields(&spec.headers).map_err(|reason| format!("requests: {reason}"))?,
             body,
             weight: spec.weight.map_or(1, NonZeroU32::get),
             status: Some(spec.status.or(self.status).unwrap_or(status)),
-        }
+        })
     }
 
     /// Returns the server's service. Without a folder, each path has content of the size `response`, if there is one.
@@ -243,8 +259,11 @@ fn write(target: &HttpTarget, common: &[(String, String)]) -> Result<Request, Re
     Request::new(&target.method, &url, &headers, target.body.as_ref().map(|_| &[][..]))
 }
 
-fn pairs(headers: &[Header]) -> Vec<(String, String)> {
-    headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
+/// Returns a body of which only the digest is stored.
+fn concealed(body: Body) -> Result<Body, String> {
+    let Body::Bytes(bytes) = body else { return Ok(body) };
+    let text = String::from_utf8(bytes).map_err(|_| "a secret body is not UTF-8; remove secret-body".to_owned())?;
+    Ok(Body::Secret { digest: secret::conceal(&text), bytes: text.len() as u64 })
 }
 
 #[cfg(test)]

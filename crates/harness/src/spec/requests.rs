@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use load::config::{Body, ExpectedStatus};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use wire::secret;
 
 use super::units::Size;
 use crate::files;
@@ -120,31 +121,76 @@ impl BodySpec {
     }
 }
 
-/// A header of a request, written `Name: value`.
+/// Headers of a request: one, written `Name: value`, or those of a file, written `@FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The name.
-    pub name: String,
-    /// The value without surrounding spaces.
-    pub value: String,
+pub enum Header {
+    /// One header.
+    Field {
+        /// The name.
+        name: String,
+        /// The value without surrounding spaces. Secrets in it are concealed.
+        value: String,
+    },
+    /// A header on each line of the file.
+    File(PathBuf),
+}
+
+impl Header {
+    /// Returns the names and values of headers. Reads their files.
+    pub(super) fn fields(headers: &[Self]) -> Result<Vec<(String, String)>, String> {
+        let mut fields = Vec::new();
+        for header in headers {
+            match header {
+                Self::Field { name, value } => fields.push((name.clone(), value.clone())),
+                Self::File(file) => {
+                    for (at, line) in read_text(file)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                        let (name, value) =
+                            field(line).map_err(|reason| format!("{}:{}: {reason}", file.display(), at + 1))?;
+                        fields.push((name, value));
+                    }
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Parses a header. Its value may have variables of the environment.
+fn field(text: &str) -> Result<(String, String), String> {
+    let Some((name, value)) = text.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
+        return Err("expected a name and a value, as in `Accept: text/html`".to_owned());
+    };
+    let (name, value) = (name.trim(), secret::expand(value.trim()).map_err(|reason| format!("`{name}`: {reason}"))?);
+    // First, so that an error that shows the line has no secret. Errors of later checks show the whole request.
+    let value = if secret::is_in_header(name) { secret::conceal(&value) } else { value };
+    let is_text = |value: &str| value.chars().all(|char| char.is_ascii() && (char == '\t' || !char.is_control()));
+    if secret::is_in(&value) && secret::reveal(&value).is_ok_and(|value| !is_text(&value)) {
+        return Err(format!("the value of `{name}` has a line end or a character that is not ASCII; remove it"));
+    }
+    Ok((name.to_owned(), value))
 }
 
 impl FromStr for Header {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some((name, value)) if !name.trim().is_empty() => {
-                Ok(Self { name: name.trim().to_owned(), value: value.trim().to_owned() })
-            }
-            _ => Err(format!("invalid header `{text}`: expected a name and a value, as in `Accept: text/html`")),
+        if let Some(file) = text.strip_prefix('@') {
+            return Ok(Self::File(file.into()));
         }
+        let (name, value) = field(text).map_err(|reason| {
+            let shown = text.split_once(':').map_or(text, |(name, _)| name);
+            format!("invalid header `{shown}`: {reason}")
+        })?;
+        Ok(Self::Field { name, value })
     }
 }
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.value)
+        match self {
+            Self::Field { name, value } => write!(f, "{name}: {value}"),
+            Self::File(file) => write!(f, "@{}", file.display()),
+        }
     }
 }
 
@@ -156,7 +202,7 @@ impl JsonSchema for Header {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[^:]+:", "examples": ["Accept: text/html"]})
+        json_schema!({"type": "string", "pattern": "^([^:@][^:]*:|@.)", "examples": ["Accept: text/html", "@headers.txt"]})
     }
 }
 
@@ -248,7 +294,7 @@ mod tests {
         assert_eq!(simple, expected);
         let last = &requests[3];
         assert_eq!((last.body.clone(), last.status), (Some(BodySpec("{}".into())), Some(ExpectedStatus::Exact(201))));
-        assert_eq!((last.length, last.headers[0].name.as_str()), (Some(Length::Any), "A"));
+        assert_eq!((last.length, last.headers[0].to_string()), (Some(Length::Any), "A: b".into()));
     }
 
     #[test]
@@ -270,6 +316,31 @@ mod tests {
         assert!(": x".parse::<Header>().is_err());
         let header: Header = "Accept:text/html ".parse().unwrap();
         assert_eq!(header.to_string(), "Accept: text/html");
+    }
+
+    #[test]
+    fn header_conceals_secrets_by_name_and_from_variables() {
+        let parse = |text: &str| text.parse::<Header>().map(|header| header.to_string());
+        let concealed = parse("Cookie: id=1").unwrap();
+        assert_eq!(concealed, format!("Cookie: {}", secret::conceal("id=1")));
+        assert_eq!(parse(&concealed), Ok(concealed.clone()), "stored text reads back");
+        let path = secret::conceal(&std::env::var("PATH").unwrap());
+        assert_eq!(parse("Authorization: Bearer ${PATH}"), Ok(format!("Authorization: Bearer {path}")));
+        assert_eq!(parse("X: ${PATH}"), Ok(format!("X: {path}")));
+        for (wrong, reason) in [
+            ("Authorization: ${MUXBENCH_NO_SUCH}", "the environment has no variable MUXBENCH_NO_SUCH"),
+            ("X-Token: open\nsesame", "has a line end"),
+            ("X-Token: s\u{e9}same", "not ASCII"),
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert!(error.contains(reason) && !error.contains("same`"), "{error}");
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"\xef\xbb\xbfX-Api-Key: 1\r\n\nA: b\n").unwrap();
+        let headers: Header = format!("@{}", file.path().display()).parse().unwrap();
+        let expected = [("X-Api-Key".into(), secret::conceal("1")), ("A".into(), "b".into())];
+        assert_eq!(Header::fields(&[headers]).unwrap(), expected);
+        assert!(Header::fields(&[Header::File("/none".into())]).unwrap_err().contains("cannot read /none"));
     }
 
     #[test]

@@ -5,27 +5,30 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use load::config::Login;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use server::external::target::reach;
 use server::spec::tls::SERVER_NAME;
 use wire::http::client::Url;
-use wire::{Address, Ports};
+use wire::http::decoded;
+use wire::{Address, Ports, secret};
 
 use super::transport::Transport;
 use super::workload::Service;
 
 /// The forms of a URL, for errors.
-const FORMS: &str = "http[s]://HOST[:PORT][/PATH], memcached://HOST[:PORT], redis://HOST[:PORT], tcp://HOST:PORT, \
-                     udp://HOST:PORT or unix:/PATH, without user and fragment";
+const FORMS: &str = "http[s]://HOST[:PORT][/PATH], memcached://HOST[:PORT], redis[s]://HOST[:PORT][/DATABASE], tcp://HOST:PORT, \
+                     udp://HOST:PORT or unix:/PATH; before HOST of the first three perhaps USER:PASSWORD@";
 
 /// A server that muxbench neither starts nor ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// The URL: `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`, `memcached://HOST:PORT`, `redis://HOST:PORT`,
-    /// `tcp://HOST:PORT`, `udp://HOST:PORT`
-    /// or `unix:/PATH`. The ports of `udp` are consecutive, unless the URL lists them, as in `udp://HOST:7000-7004,7010`.
+    /// The URL: `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`, `memcached://HOST:PORT`, `redis://HOST:PORT/DATABASE`,
+    /// `rediss://` (with TLS), `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:/PATH`. The first four may have USER:PASSWORD@ before HOST;
+    /// `${NAME}` is a variable of the environment. The ports of `udp` are consecutive, unless the URL lists them, as in
+    /// `udp://HOST:7000-7004,7010`.
     pub url: TargetUrl,
     /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
     /// descendants.
@@ -42,6 +45,7 @@ pub struct TargetUrl {
     path: Option<String>,
     /// The ports of a datagram server, if the URL lists several.
     ports: Option<Ports>,
+    login: Option<Login>,
 }
 
 /// The scheme of a URL.
@@ -51,6 +55,7 @@ enum Scheme {
     Https,
     Memcached,
     Redis,
+    Rediss,
     Tcp,
     Udp,
     Unix,
@@ -70,11 +75,12 @@ enum Place {
 }
 
 impl Scheme {
-    const ALL: [(&str, Self, Option<u16>); 6] = [
+    const ALL: [(&str, Self, Option<u16>); 7] = [
         ("http", Self::Http, Some(80)),
         ("https", Self::Https, Some(443)),
         ("memcached", Self::Memcached, Some(11_211)),
         ("redis", Self::Redis, Some(6_379)),
+        ("rediss", Self::Rediss, Some(6_379)),
         ("tcp", Self::Tcp, None),
         ("udp", Self::Udp, None),
     ];
@@ -86,7 +92,7 @@ impl TargetUrl {
         match self.scheme {
             Scheme::Http | Scheme::Https => Some(Service::Http),
             Scheme::Memcached => Some(Service::Kv),
-            Scheme::Redis => Some(Service::Redis),
+            Scheme::Redis | Scheme::Rediss => Some(Service::Redis),
             Scheme::Udp => Some(Service::Udp),
             Scheme::Tcp | Scheme::Unix => None,
         }
@@ -97,11 +103,16 @@ impl TargetUrl {
         self.ports.as_ref()
     }
 
-    /// The name in the server's certificate, if the client must encrypt: always with `https`, never with `http`, and otherwise if
+    /// What the client needs to be let in, if the URL has it.
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    /// The name in the server's certificate, if the client must encrypt: always with `https` and `rediss`, never with `http`, and otherwise if
     /// the workload has TLS.
     pub fn certified_name(&self, has_tls: bool) -> Option<&str> {
         let encrypts = match self.scheme {
-            Scheme::Https => true,
+            Scheme::Https | Scheme::Rediss => true,
             Scheme::Http => false,
             Scheme::Memcached | Scheme::Redis | Scheme::Tcp | Scheme::Udp | Scheme::Unix => has_tls,
         };
@@ -178,9 +189,11 @@ impl FromStr for TargetUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with("unix:") {
             let place = Place::Socket(text.parse()?);
-            let (path, ports) = (None, None);
-            return Ok(Self { text: text.to_owned(), scheme: Scheme::Unix, place, path, ports });
+            let (path, ports, login) = (None, None, None);
+            return Ok(Self { text: text.to_owned(), scheme: Scheme::Unix, place, path, ports, login });
         }
+        let expanded = secret::expand(text).map_err(|reason| format!("invalid URL: {reason}"))?;
+        let (text, shown, login) = without_login(&expanded);
         let parse = || {
             let (name, rest) = text.split_once("://")?;
             let (_, scheme, port) = *Scheme::ALL.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known))?;
@@ -193,22 +206,44 @@ impl FromStr for TargetUrl {
             let has_port = url.authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
             let port = if has_port { url.port } else { port? };
             let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
-            if port == 0 || !is_http && url.target != "/" {
+            let is_redis = matches!(scheme, Scheme::Redis | Scheme::Rediss);
+            let mut login = login.clone();
+            if is_redis && url.target != "/" {
+                login.get_or_insert_default().database = Some(url.target[1..].parse().ok()?);
+            }
+            let may_have_login = is_http || is_redis || scheme == Scheme::Memcached;
+            if port == 0 || !is_http && !is_redis && url.target != "/" || login.is_some() && !may_have_login {
                 return None;
             }
             let place = Place::Host { name: url.host, port, authority: url.authority };
             let path = Some(url.target).filter(|_| is_http && rest.contains(['/', '?']));
-            Some(Self { text: text.to_owned(), scheme, place, path, ports })
+            Some(Self { text: String::new(), scheme, place, path, ports, login })
         };
-        let url = parse().ok_or_else(|| format!("invalid URL `{text}`: expected {FORMS}"))?;
+        let url = parse().ok_or_else(|| format!("invalid URL `{shown}`: expected {FORMS}"))?;
         if !url.path().unwrap_or_default().bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
-                "invalid URL `{text}`: the path has a space or a character that is not ASCII; encode it (%20 for a \
+                "invalid URL `{shown}`: the path has a space or a character that is not ASCII; encode it (%20 for a \
                  space)"
             ));
         }
-        Ok(url)
+        Ok(Self { text: shown, ..url })
     }
+}
+
+/// Returns a URL without user and password, the URL with the password concealed, and both as a login if it has them.
+fn without_login(url: &str) -> (String, String, Option<Login>) {
+    let split = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let (login, after) = rest.split_at(authority.rfind('@')?);
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        // The user may have written it on the command line as it is.
+        secret::conceal(password);
+        let login = Login { user: decoded(user)?, password: secret::conceal(&decoded(password)?), database: None };
+        let shown = format!("{scheme}://{user}:{}{after}", login.password);
+        Some((format!("{scheme}://{}", &after[1..]), shown, Some(login).filter(|it| *it != Login::default())))
+    };
+    split().unwrap_or_else(|| (url.to_owned(), url.to_owned(), None))
 }
 
 impl fmt::Display for TargetUrl {
@@ -225,7 +260,7 @@ impl JsonSchema for TargetUrl {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^((https?|memcached|redis|tcp|udp)://|unix:)."})
+        json_schema!({"type": "string", "pattern": "^((https?|memcached|rediss?|tcp|udp)://|unix:)."})
     }
 }
 
@@ -339,6 +374,34 @@ mod tests {
     }
 
     #[test]
+    fn url_has_a_login_whose_password_is_concealed() {
+        let login = |user: &str, password: &str, database| {
+            Some(Login { user: user.into(), password: secret::conceal(password), database })
+        };
+        for (text, expected) in [
+            ("redis://h", None),
+            ("redis://h/2", login("", "", Some(2))),
+            ("redis://:open%20sesame@h:1/2", login("", "open sesame", Some(2))),
+            ("rediss://ali:b@ba@h", login("ali", "b@ba", None)),
+            ("memcached://ali:baba@[::1]", login("ali", "baba", None)),
+            ("https://ali:baba@h/a@b", login("ali", "baba", None)),
+            ("http://ali@h/", login("ali", "", None)),
+            ("redis://:${PATH}@h", login("", &std::env::var("PATH").unwrap(), None)),
+        ] {
+            let url = url(text);
+            assert_eq!(url.login(), expected.as_ref(), "{text}");
+            assert!(!["open", "baba", "b@ba"].iter().any(|word| url.to_string().contains(word)), "{url}");
+            assert_eq!(url.to_string().parse(), Ok(url.clone()), "stored text reads back");
+            assert!(url.authority().unwrap().starts_with(['h', '[']), "{text}");
+        }
+        assert_eq!(url("rediss://h").certified_name(false), Some("h"));
+        for wrong in ["ftp://ali:baba@h/", "redis://:baba@h/x", "http://ali:baba@h/a b", "tcp://:baba@h:1"] {
+            let error = wrong.parse::<TargetUrl>().unwrap_err();
+            assert!(error.contains("invalid URL") && !error.contains("baba"), "{error}");
+        }
+    }
+
+    #[test]
     fn invalid_url_error_shows_valid_ones() {
         for text in [
             "",
@@ -348,7 +411,9 @@ mod tests {
             "tcp://localhost:80/path",
             "memcached://localhost/1",
             "http://",
-            "http://user@localhost/",
+            "tcp://user:word@localhost:80",
+            "redis://localhost/one",
+            "redis://localhost/-1",
             "http://localhost:99999/",
             "udp://localhost:0",
         ] {

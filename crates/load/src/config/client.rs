@@ -5,6 +5,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::login::Login;
 use super::slices::Slices;
 use super::tls::TlsConfig;
 use super::traffic::Phases;
@@ -18,6 +19,9 @@ pub struct ClientConfig {
     /// The `Host` header of HTTP requests; the server's address by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// What each connection must send before its first request, or each request of HTTP; `None` if the server lets everybody in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
     /// The only path to request, if the servers of a workload have different ones; by default, all of its paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -52,6 +56,7 @@ impl Default for ClientConfig {
         Self {
             tls: None,
             host: None,
+            login: None,
             path: None,
             slices: None,
             pacing: Pacing::Auto,

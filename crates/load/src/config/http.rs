@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use wire::secret;
 
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,6 +100,13 @@ pub enum Body {
     Bytes(Vec<u8>),
     /// A number of arbitrary bytes.
     Fill(u64),
+    /// Text that is stored as its digest.
+    Secret {
+        /// The digest, as [`secret::conceal`] returns it.
+        digest: String,
+        /// The number of bytes of the text.
+        bytes: u64,
+    },
 }
 
 impl Body {
@@ -106,7 +114,7 @@ impl Body {
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Fill(count) => *count,
+            Self::Fill(bytes) | Self::Secret { bytes, .. } => *bytes,
         }
     }
 
@@ -115,12 +123,13 @@ impl Body {
         self.len() == 0
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> Cow<'_, [u8]> {
-        match self {
+    /// The bytes. Fails if this process does not know the text of a secret.
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, secret::Unknown> {
+        Ok(match self {
             Self::Bytes(bytes) => bytes.into(),
             Self::Fill(count) => vec![b'x'; *count as usize].into(),
-        }
+            Self::Secret { digest, .. } => secret::reveal(digest)?.into_owned().into_bytes().into(),
+        })
     }
 }
 
@@ -136,12 +145,14 @@ enum StoredBody {
     Text(String),
     Binary { base64: String },
     Fill { fill_bytes: u64 },
+    Secret { secret: String, secret_bytes: u64 },
 }
 
 impl Serialize for Body {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stored = match self {
             Self::Fill(fill_bytes) => StoredBody::Fill { fill_bytes: *fill_bytes },
+            Self::Secret { digest, bytes } => StoredBody::Secret { secret: digest.clone(), secret_bytes: *bytes },
             Self::Bytes(bytes) => match std::str::from_utf8(bytes) {
                 Ok(text) => return serializer.serialize_str(text),
                 Err(_) => StoredBody::Binary { base64: STANDARD.encode(bytes) },
@@ -159,6 +170,7 @@ impl<'de> Deserialize<'de> for Body {
             StoredBody::Text(text) => Ok(Self::Bytes(text.into_bytes())),
             StoredBody::Binary { base64 } => STANDARD.decode(base64).map(Self::Bytes).map_err(serde::de::Error::custom),
             StoredBody::Fill { fill_bytes } => Ok(Self::Fill(fill_bytes)),
+            StoredBody::Secret { secret, secret_bytes } => Ok(Self::Secret { digest: secret, bytes: secret_bytes }),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod http;
+mod login;
 pub mod partition;
 pub mod profile;
 pub mod request_timeout;
@@ -20,6 +21,7 @@ use wire::{Address, Ports, ServiceSpec};
 
 pub use client::{ClientConfig, ClockChoice, Pacing, Roles, Timestamps};
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
+pub use login::Login;
 use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
 pub use request_timeout::RequestTimeout;

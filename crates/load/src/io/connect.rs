@@ -20,8 +20,7 @@ use crate::io::platform;
 use crate::io::verify::{Through, Verifier};
 use crate::protocol::ClientProtocol;
 use crate::result::Class;
-use crate::socket::Socket;
-use crate::socket::tls::Tls;
+use crate::socket::{Beginning, Socket};
 
 /// The interval between progress reports before the load.
 pub const PROGRESS: Duration = Duration::from_millis(200);
@@ -35,7 +34,7 @@ pub fn connect<P: ClientProtocol>(
 ) -> Result<Vec<Socket>, LoadError> {
     raise_limits();
     let total = u64::from(config.connections);
-    let tls = Tls::of(config)?;
+    let beginning = Beginning::of(config)?;
     let mut sockets: Vec<Option<Socket>> = (0..total).map(|_| None).collect();
     let mut verifier = Verifier::new(config, protocol);
     let (mut opened, mut verified) = (0, 0);
@@ -56,7 +55,7 @@ pub fn connect<P: ClientProtocol>(
             opened = opened.max(number + 1);
             let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
             let socket = from_each(sources, &mut number.clone(), has_no_port, |source| open(config, source));
-            let socket = socket.and_then(|socket| Socket::new(socket, tls.as_ref()));
+            let socket = socket.and_then(|socket| Socket::new(socket, &beginning));
             match socket {
                 Ok(socket) => verifier.push(number, socket, deadline),
                 Err(error) => {
@@ -204,7 +203,7 @@ pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
     nodelay: bool,
-    tls: Option<Tls>,
+    beginning: Beginning,
 }
 
 enum Target {
@@ -220,14 +219,14 @@ impl<'a> Dialer<'a> {
                 Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
             }
         };
-        Ok(Self { target, sources, nodelay: config.client.tcp_nodelay, tls: Tls::of(config)? })
+        Ok(Self { target, sources, nodelay: config.client.tcp_nodelay, beginning: Beginning::of(config)? })
     }
 
     /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.
     pub fn begin(&self, number: &mut u64) -> Result<Socket, Errno> {
         let has_no_port = |&error: &Errno| error == Errno::ADDRNOTAVAIL;
         let socket = from_each(self.sources, number, has_no_port, |source| self.begin_from(source))?;
-        Socket::new(socket, self.tls.as_ref()).map_err(|_| Errno::PROTO)
+        Socket::new(socket, &self.beginning).map_err(|_| Errno::PROTO)
     }
 
     /// Starts a connection in place of one that has ended. As with those of [`connect`], a reset ends it.

@@ -6,8 +6,7 @@ use std::time::Instant;
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::PROGRESS;
-use crate::io::verify::own_line;
-use crate::protocol::{ClientProtocol, Reply};
+use crate::protocol::{ClientProtocol, Reply, own_line};
 use crate::result::Class;
 use crate::socket::Socket;
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::config::{LoadConfig, Transport};
 use crate::io::pace::Silence;
 use crate::io::platform;
-use crate::protocol::{ClientProtocol, Reply};
+use crate::protocol::{ClientProtocol, Reply, own_line};
 use crate::socket::Socket;
 use crate::socket::tls::Awaits;
 
@@ -231,15 +231,6 @@ fn wrong<P: ClientProtocol>(protocol: &P, reader: &P::Reader, bytes: &[u8]) -> i
 /// Describes bytes that no request asked for.
 pub fn unrequested(bytes: &[u8]) -> Option<String> {
     own_line(bytes).or_else(|| Some("the server sent bytes that no request asked for".to_owned()))
-}
-
-/// Quotes the first line of a response; `None` if it is no text. Servers write there why they refuse a request.
-pub fn own_line(bytes: &[u8]) -> Option<String> {
-    const SHOWN_BYTES: usize = 200;
-    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
-    let line = str::from_utf8(&line[..line.len().min(SHOWN_BYTES)]).ok()?;
-    let is_text = !line.is_empty() && line.chars().all(|char| !char.is_control());
-    is_text.then(|| format!("the server answered `{line}`"))
 }
 
 #[cfg(test)]

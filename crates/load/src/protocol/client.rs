@@ -77,3 +77,12 @@ pub enum Reply {
     /// The bytes are not a valid response, so the start of the next one is unknown.
     Garbage,
 }
+
+/// Quotes the first line of a response; `None` if it is no text. Servers write there why they refuse a request.
+pub fn own_line(bytes: &[u8]) -> Option<String> {
+    const SHOWN_BYTES: usize = 200;
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let line = str::from_utf8(&line[..line.len().min(SHOWN_BYTES)]).ok()?;
+    let is_text = !line.is_empty() && line.chars().all(|char| !char.is_control());
+    is_text.then(|| format!("the server answered `{line}`"))
+}

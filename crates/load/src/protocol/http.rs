@@ -1,13 +1,14 @@
 //! HTTP: prepared requests, sent in turn or drawn by weight, and the verification of status and length of the responses.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rand::RngExt;
-use wire::Address;
 use wire::http::client::{Garbage, Request, Response, ResponseReader, Url};
+use wire::{Address, secret};
 
 use super::{ClientProtocol, Reply, random_of};
-use crate::config::{Body, ClientConfig, ExpectedStatus, HttpTarget, HttpTraffic};
+use crate::config::{Body, ClientConfig, ExpectedStatus, HttpTarget, HttpTraffic, Login};
 use crate::error::LoadError;
 use crate::result::Class;
 
@@ -15,6 +16,8 @@ use crate::result::Class;
 const UNKNOWN: u64 = u64::MAX;
 /// The length of a response that may have any length.
 const ANY: u64 = u64::MAX - 1;
+
+const AUTHORIZATION: &str = "Authorization";
 
 /// The status of a server that is overloaded and rejects the request.
 const UNAVAILABLE: u16 = 503;
@@ -52,16 +55,30 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(traffic: &HttpTraffic, target: &HttpTarget, authority: &str) -> Result<Self, LoadError> {
-        let url = Url { host: String::new(), port: 0, authority: authority.to_owned(), target: target.path.clone() };
+    fn new(
+        traffic: &HttpTraffic,
+        target: &HttpTarget,
+        authority: &str,
+        login: Option<&Login>,
+    ) -> Result<Self, LoadError> {
+        let failed = |why: &dyn Display| LoadError::Config(secret::redact(&format!("http: {why}")));
+        let reveal = |text| secret::reveal(text).map_err(|why| failed(&why));
+        let path = reveal(&target.path)?.into_owned();
+        let url = Url { host: String::new(), port: 0, authority: authority.to_owned(), target: path };
         let headers = traffic.headers.iter().chain(&target.headers);
-        let headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let body = target.body.as_ref().map(Body::bytes);
+        let revealed = headers.map(|(name, value)| Ok((name.as_str(), reveal(value)?)));
+        let mut headers = revealed.collect::<Result<Vec<_>, LoadError>>()?;
+        if let Some(login) = login.filter(|_| !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION)))
+        {
+            headers.push((AUTHORIZATION, login.basic().map_err(|why| failed(&why))?.into()));
+        }
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+        let body = target.body.as_ref().map(Body::bytes).transpose().map_err(|why| failed(&why))?;
         let request = Request::new(&target.method, &url, &headers, body.as_deref());
         let length = if target.any_length { ANY } else { target.body_bytes.unwrap_or(UNKNOWN) };
         Ok(Self {
             name: target.to_string(),
-            request: request.map_err(|why| LoadError::Config(format!("http: {why}")))?,
+            request: request.map_err(|why| failed(&why))?,
             status: target.status.unwrap_or(traffic.status),
             body_bytes: length.into(),
             wrong: AtomicU64::new(0),
@@ -131,7 +148,8 @@ impl Http {
             Address::Ip(address) => address.to_string(),
             Address::Unix(_) => "localhost".to_owned(),
         });
-        let requests = targets.iter().map(|target| Prepared::new(traffic, target, &authority));
+        let login = client.login.as_ref();
+        let requests = targets.iter().map(|target| Prepared::new(traffic, target, &authority, login));
         let is_even = targets.iter().all(|target| target.weight == targets[0].weight);
         let sums = targets.iter().scan(0, |sum, target| {
             *sum += u64::from(target.weight);

@@ -5,7 +5,7 @@ mod fixed;
 mod http;
 mod kv;
 
-pub use client::{ClientProtocol, Reply, random_of};
+pub use client::{ClientProtocol, Reply, own_line, random_of};
 pub use fixed::Fixed;
 pub use http::Http;
 pub use kv::Kv;

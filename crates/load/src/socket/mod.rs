@@ -1,15 +1,19 @@
 //! The socket of a connection, with TLS or without.
 
+mod login;
 pub mod tls;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 
+use crate::config::LoadConfig;
+use crate::error::LoadError;
+use login::LoginState;
 use tls::{Awaits, Handshake, Session, Tls};
 
 /// A socket. Without TLS, its calls are system calls and nothing else.
@@ -18,18 +22,36 @@ pub struct Socket {
     fd: OwnedFd,
     /// The send role and the receive role may be two threads.
     session: Option<Box<Mutex<Session>>>,
+    login: Option<Box<Mutex<LoginState>>>,
+}
+
+/// What begins each connection of a load before its first request: TLS, a login, both or nothing.
+pub struct Beginning {
+    tls: Option<Tls>,
+    /// The requests of the login, with the line that answers each.
+    login: Arc<[(Vec<u8>, &'static [u8])]>,
+}
+
+impl Beginning {
+    pub fn of(config: &LoadConfig) -> Result<Self, LoadError> {
+        let login = config.client.login.as_ref().map(|login| login.requests(&config.service)).transpose();
+        let login = login.map_err(|error| LoadError::Config(error.to_string()))?.unwrap_or_default().into();
+        Ok(Self { tls: Tls::of(config)?, login })
+    }
 }
 
 impl Socket {
-    /// Adds TLS to a socket, if the load has TLS.
-    pub fn new(fd: OwnedFd, tls: Option<&Tls>) -> io::Result<Self> {
-        let session = tls.map(|tls| tls.session().map(|session| Box::new(Mutex::new(session)))).transpose()?;
-        Ok(Self { fd, session })
+    /// Prepares a socket for the beginning of its connection, which [`Socket::establish`] continues.
+    pub fn new(fd: OwnedFd, beginning: &Beginning) -> io::Result<Self> {
+        let session = beginning.tls.as_ref().map(|tls| tls.session().map(|session| Box::new(Mutex::new(session))));
+        let login = (!beginning.login.is_empty()).then(|| Box::new(LoginState::new(beginning.login.clone()).into()));
+        Ok(Self { fd, session: session.transpose()?, login })
     }
 
+    /// Whether the connection has more to do before its first request than to be accepted.
     #[inline]
-    pub fn has_tls(&self) -> bool {
-        self.session.is_some()
+    pub fn has_handshake(&self) -> bool {
+        self.session.is_some() || self.login.is_some()
     }
 
     #[inline]
@@ -77,15 +99,23 @@ impl Socket {
         self.session().is_some_and(|session| !session.has_ended())
     }
 
-    /// Continues to establish a connection, including the TLS handshake, without blocking.
+    /// Continues to establish a connection, including its handshake, without blocking.
     pub fn establish(&self) -> io::Result<Awaits> {
         sockopt::socket_error(&self.fd)??;
         self.continue_handshake()
     }
 
-    /// Continues the TLS handshake without blocking.
+    /// Continues the TLS handshake, and then the login, without blocking.
     pub fn continue_handshake(&self) -> io::Result<Awaits> {
-        self.session().map_or(Ok(Awaits::Nothing), |mut session| session.continue_handshake(self.fd.as_fd()))
+        let awaits = self.session().map(|mut session| session.continue_handshake(self.fd.as_fd())).transpose()?;
+        match (awaits.unwrap_or(Awaits::Nothing), &self.login) {
+            (Awaits::Nothing, Some(login)) => login.lock().unwrap_or_else(PoisonError::into_inner).proceed(
+                |bytes| self.write(bytes),
+                |inbox| self.receive(inbox),
+                |inbox| self.decrypt(inbox),
+            ),
+            (awaits, _) => Ok(awaits),
+        }
     }
 
     /// Returns the complete TLS handshake once.
@@ -102,7 +132,7 @@ impl AsFd for Socket {
 
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
-        Self { fd, session: None }
+        Self { fd, session: None, login: None }
     }
 }
 

@@ -5,6 +5,7 @@ mod client;
 mod closed;
 mod datagrams;
 mod idle;
+mod logins;
 mod reconnects;
 mod replay;
 mod retries;

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::load::LoadConfig;
 use ::load::config::Loop;
 use ::load::tools::idle::{self, IdleEvent, IdleResult};
 use anyhow::{Context, bail};
+use harness::record::IdleOrder;
 use harness::spec::Service;
 use harness::spec::units::Time;
 
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn for_runner() -> anyhow::Result<ExitCode> {
-    let config: LoadConfig = control::read_order()?;
+    let IdleOrder { config, .. } = control::read_order()?;
     let mut wait = || {
         if !control::read_line().is_ok_and(|line| !line.is_empty()) {
             // The runner has died.

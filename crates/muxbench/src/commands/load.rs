@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
-    let LoadOrder { config, trial, is_quiet } = control::read_order()?;
+    let LoadOrder { config, trial, is_quiet, .. } = control::read_order()?;
     let mut runner = Runner { is_quiet, lines: None };
     let outcome = ::load::run_with(&config, &mut runner).map_err(Into::into);
     let result = outcome.and_then(|Outcome { report, connections, samples, .. }| {

@@ -1,7 +1,9 @@
 //! A row of the table of options: what it means to the parser and to help.
 
 use std::fmt::Display;
+use std::fs::read_to_string as read;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Arg, ArgAction};
@@ -13,6 +15,7 @@ use harness::spec::units::{Share, Time, Work, count, time_above_0};
 use serde::de::DeserializeOwned;
 use server::Architecture;
 use toml::{Table, Value};
+use wire::secret;
 
 use super::named;
 
@@ -240,6 +243,17 @@ pub fn lost_worker(text: &str) -> Result<Value, String> {
         "end" | "continue" => Ok(text.into()),
         _ => Err("expected end or continue".into()),
     }
+}
+
+/// Makes a secret known, and returns its digest.
+pub fn secret_value(text: &str) -> Result<Value, String> {
+    let value = match text.strip_prefix('@') {
+        None => secret::reveal(&secret::expand(text)?).map_err(|error| error.to_string())?.into_owned(),
+        Some(file) => read(Path::new(file)).map_err(|error| format!("cannot read {file}: {error}"))?,
+    };
+    // A header's value has no line end, and a body may have one.
+    secret::conceal(&value);
+    Ok(secret::conceal(value.trim()).into())
 }
 
 /// The value that removes a key.

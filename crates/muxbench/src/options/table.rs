@@ -24,7 +24,7 @@ use wire::stream::Direction;
 pub use super::row::Row;
 use super::row::{
     above_0, architecture, bins, body, body_file, boolean, empty_table, exec, exec_config, factor, lost_worker, name,
-    network, number, on_off, precision, switch, target, target_pid, text, value, whole, work,
+    network, number, on_off, precision, secret_value, switch, target, target_pid, text, value, whole, work,
 };
 use crate::exit::{COULD_NOT_RUN, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
@@ -405,7 +405,11 @@ rows! {
         "path" "PATH" text, is_repeated: true, key: Some("workload.http.paths");
         /// Method of each request [default: GET; with a body POST]
         "method" "METHOD" text, short: Some('X'), basic: "load";
-        /// Header, such as `Accept: text/html`; may be repeated
+        /// Header, such as `Accept: text/html`, or @FILE
+        ///
+        /// May be repeated. The file has a header on each line. `${NAME}` in a value is a variable of the environment, as in
+        /// 'Authorization: Bearer ${TOKEN}'. Values of variables, and of headers such as Authorization and Cookie, are stored and shown
+        /// only as a digest
         "header" "HEADER" value::<Header>, is_repeated: true, short: Some('H'), key: Some("workload.http.headers"), basic: "load";
         /// Body of each request, or @FILE for a file's content
         ///
@@ -415,6 +419,8 @@ rows! {
         "body-file" "FILE" body_file, is_repeated: true, short: Some('D'), key: Some("workload.http.body");
         /// File with a body on each line; the bodies are sent in turn
         "body-lines" "FILE" text;
+        /// Store and show only a digest of each body
+        "secret-body" "" switch;
         /// File with a request on each line, instead of --path: `[METHOD] PATH [xWEIGHT]`, or a JSON object with the keys
         /// path, method, headers, body, weight, status, length
         "requests-file" "FILE" text;
@@ -674,6 +680,8 @@ rows! {
         ///
         /// The experiment comes from the run's folder; flags cannot change it
         "resume" "FOLDER" text, key: Some(""), is_optional: true, basic: "*";
+        /// Secret of the run that --resume finishes, of which it stores only a digest: VALUE, ${NAME} or @FILE; may be repeated
+        "secret" "VALUE" secret_value, key: Some(""), is_repeated: true;
         /// Print no progress
         "quiet" "" switch, key: Some(""), short: Some('q');
     }

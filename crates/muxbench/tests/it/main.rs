@@ -32,6 +32,7 @@ mod page;
 mod rates;
 mod redis;
 mod schemas;
+mod secrets;
 mod security;
 mod stream;
 mod syscalls;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         rates::cases,
         redis::cases,
         schemas::cases,
+        secrets::cases,
         security::cases,
         stream::cases,
         syscalls::cases,

@@ -27,3 +27,4 @@ mod tests;
 pub use connection::HttpConn;
 pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
 pub use response::Http;
+pub use target::decoded;

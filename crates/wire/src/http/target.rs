@@ -70,6 +70,11 @@ pub(super) fn is_normal(path: &[u8]) -> bool {
     resolve(path).is_some_and(|resolved| resolved == path)
 }
 
+/// Replaces the `%XX` of a text by the bytes; `None` if they are invalid or no UTF-8.
+pub fn decoded(text: &str) -> Option<String> {
+    String::from_utf8(decode(text.as_bytes())?.into_owned()).ok()
+}
+
 fn decode(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     if memchr::memchr(b'%', path).is_none() {
         return Some(Cow::Borrowed(path));

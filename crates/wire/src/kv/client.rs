@@ -69,6 +69,14 @@ impl Dialect for Memcached {
     }
 }
 
+/// Returns the request that begins a connection to a server with passwords (`-Y`), and the line that answers it. The server takes user
+/// and password as the value of any key.
+pub fn login(user: &[u8], password: &[u8]) -> Vec<(Vec<u8>, &'static [u8])> {
+    let mut request = Vec::new();
+    Memcached::set(&mut request, b"auth", &[user, b" ", password].concat());
+    vec![(request, b"STORED")]
+}
+
 /// A complete response to [`Dialect::get`] or [`Dialect::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvReply {

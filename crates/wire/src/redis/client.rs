@@ -35,6 +35,21 @@ impl Dialect for Resp {
     }
 }
 
+/// Returns the requests that begin a connection, and the line that answers each: `AUTH` with a user or without, and `SELECT`.
+pub fn login(user: &[u8], password: &[u8], database: Option<u32>) -> Vec<(Vec<u8>, &'static [u8])> {
+    let database = database.map(|number| number.to_string());
+    let auth: &[&[u8]] = if user.is_empty() { &[b"AUTH", password] } else { &[b"AUTH", user, password] };
+    let auth = (!(user.is_empty() && password.is_empty())).then(|| auth.to_vec());
+    let select = database.as_ref().map(|number| vec![&b"SELECT"[..], number.as_bytes()]);
+    let requests = auth.into_iter().chain(select);
+    let written = requests.map(|arguments| {
+        let mut request = Vec::new();
+        write_arguments(&mut request, &arguments);
+        (request, &b"+OK"[..])
+    });
+    written.collect()
+}
+
 /// Writes a request as an array of strings.
 #[inline]
 fn write_arguments(out: &mut Vec<u8>, arguments: &[&[u8]]) {

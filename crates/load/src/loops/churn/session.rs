@@ -374,13 +374,13 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
     /// Sends the first request on a connection that may not be established yet. t1 is the due time of the connection.
     #[inline]
     fn send_first(&mut self, at: usize) {
-        let has_tls = self.slots[at].io.as_ref().is_some_and(Socket::has_tls);
-        if has_tls && !self.continue_handshake(at) {
+        let has_handshake = self.slots[at].io.as_ref().is_some_and(Socket::has_handshake);
+        if has_handshake && !self.continue_handshake(at) {
             return;
         }
         let slot = &mut self.slots[at];
         let (Some(io), due) = (&slot.io, slot.exchange.due) else { return };
-        let sent = self.engine.send(&mut slot.exchange, io, due, !has_tls);
+        let sent = self.engine.send(&mut slot.exchange, io, due, !has_handshake);
         let awaits = match sent {
             // The poller reports when the connection is established.
             Ok(Sent::NotConnected) => Awaits::Writable,
@@ -406,7 +406,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         changed.map_err(|error| self.fail(at, error.into())).is_ok()
     }
 
-    /// Continues the TLS handshake. Returns whether it is complete.
+    /// Continues the handshake. Returns whether it is complete.
     fn continue_handshake(&mut self, at: usize) -> bool {
         let slot = &self.slots[at];
         let Some(io) = &slot.io else { return false };
