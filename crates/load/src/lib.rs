@@ -35,5 +35,5 @@ pub use driver::{Arrivals, Event, Listener, Outcome};
 pub use error::LoadError;
 pub use result::{LoadResult, Sample};
 pub use run::{run, run_with};
-pub use socket::tls::check_trusted;
+pub use socket::tls::{check_identity, check_trusted};
 pub use wire::{Address, ServiceSpec};

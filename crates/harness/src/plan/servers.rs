@@ -170,13 +170,19 @@ pub fn check_targets(trials: &[Trial]) -> Result<(), String> {
     targets.into_iter().try_for_each(|(name, target)| target.check().map_err(|reason| format!("{name}: {reason}")))
 }
 
-/// Checks that the folders of stored trials still exist, and that their traces still have the planned arrivals.
+/// Checks that the folders and the keys of stored trials still exist, and that their traces still have the planned arrivals.
 pub fn check_files(trials: &[Trial]) -> Result<(), String> {
     let mut traces: Vec<_> = trials.iter().filter_map(|trial| trial.workload.trace()).collect();
     traces.dedup();
     for trace in traces {
         traffic::trace::check(trace)
             .map_err(|error| format!("workload.trace.file: {error:#}; restore the file, or begin a new run"))?;
+    }
+    // A run does not store keys of certificates.
+    let mut tls: Vec<_> = trials.iter().filter_map(|trial| trial.workload.tls.as_ref()).collect();
+    tls.dedup();
+    for tls in tls {
+        tls.identity().map_err(|reason| format!("workload.tls.{reason}"))?;
     }
     match trials.iter().filter_map(|trial| folder(&trial.serve)).find(|folder| !folder.is_dir()) {
         Some(folder) => Err(format!(

@@ -26,7 +26,7 @@ use partition::{partition, partition_indices};
 pub use profile::{RateProfile, Segment, Shape};
 pub use request_timeout::RequestTimeout;
 pub use slices::Slices;
-pub use tls::TlsConfig;
+pub use tls::{Identity, TlsConfig};
 pub use trace::{Arrival, Sizes, Trace};
 pub use traffic::{KvTraffic, Loop, Pace, Phases, Popularity, Requests, Schedule, Think, Traffic};
 

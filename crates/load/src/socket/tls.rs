@@ -1,10 +1,11 @@
 //! TLS over non-blocking sockets. The caller encrypts a request before t2 and decrypts a response after t3, so that its
 //! timestamps stay next to the system calls.
 
+use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use std::{fmt, fs, io};
+use std::{env, fmt, fs, io};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -13,15 +14,17 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, HandshakeKind, RootCertStore,
     SignatureScheme,
 };
+use wire::secret;
 use wire::tls::{RecordLayer, TlsState};
 
-use crate::config::{LoadConfig, TlsConfig};
+use crate::config::{Identity, LoadConfig, TlsConfig};
 use crate::error::LoadError;
 
 const READ_BYTES: usize = 16 << 10;
@@ -56,7 +59,14 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| error.to_string())?;
         let verifier = Arc::new(CertificateVerifier::new(tls, provider)?);
-        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = match &tls.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let key = certified_key(identity, &ring::default_provider())?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+            }
+        };
         config.alpn_protocols = protocols;
         if tls.never_resumes {
             config.resumption = Resumption::disabled();
@@ -81,6 +91,36 @@ pub fn check_trusted(tls: &TlsConfig) -> Result<(), String> {
     if tls.ca.is_some() { trusted(tls).map(drop) } else { Ok(()) }
 }
 
+/// Checks a certificate of the client and its key. The error has a remedy.
+pub fn check_identity(identity: &Identity) -> Result<(), String> {
+    certified_key(identity, &ring::default_provider()).map(drop)
+}
+
+fn certified_key(identity: &Identity, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+    let certificates = CertificateDer::pem_slice_iter(identity.certificates.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| format!("invalid certificate: {error}; try another file"))?;
+    if certificates.is_empty() {
+        return Err("no certificate in PEM format; try another file".to_owned());
+    }
+    let key = secret::reveal(&identity.key).map_err(|error| error.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| match key.contains("ENCRYPTED") {
+        true => "the key is encrypted; decrypt it (openssl pkey -in KEY -out PLAIN)".to_owned(),
+        false => format!("no key in PEM format: {error}; name its file with --key"),
+    })?;
+    CertifiedKey::from_der(certificates, key, provider)
+        .map_err(|error| format!("cannot use the key: {error}; name the key of this certificate with --key"))
+}
+
+/// Returns the certificates that the host trusts. The variable `SSL_CERT_FILE`, if it is set, names another list of them.
+fn host_list(variable: Option<OsString>) -> Result<Option<Vec<u8>>, String> {
+    match variable.filter(|file| !file.is_empty()) {
+        Some(file) => fs::read(&file).map(Some).map_err(|error| {
+            format!("SSL_CERT_FILE: cannot read {}: {error}; correct or unset the variable", file.display())
+        }),
+        None => Ok(ROOTS.iter().find_map(|file| fs::read(file).ok())),
+    }
+}
+
 /// Returns the trusted certificates, and the same as trust anchors.
 fn trusted(tls: &TlsConfig) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), String> {
     let (mut certificates, mut roots) = (Vec::new(), RootCertStore::empty());
@@ -92,7 +132,7 @@ fn trusted(tls: &TlsConfig) -> Result<(Vec<CertificateDer<'static>>, RootCertSto
             roots.add(certificate.clone()).map_err(|error| invalid(&error))?;
             certificates.push(certificate);
         }
-    } else if let Some(pem) = ROOTS.iter().find_map(|file| fs::read(file).ok()) {
+    } else if let Some(pem) = host_list(env::var_os("SSL_CERT_FILE"))? {
         // Old certificates of a host's list that no longer parse are no reason to reject the others.
         certificates.extend(CertificateDer::pem_slice_iter(&pem).flatten());
         roots.add_parsable_certificates(certificates.iter().cloned());
@@ -100,7 +140,9 @@ fn trusted(tls: &TlsConfig) -> Result<(Vec<CertificateDer<'static>>, RootCertSto
     match (roots.is_empty(), &tls.ca) {
         (false, _) => Ok((certificates, roots)),
         (true, Some(_)) => Err("--cacert has no certificate in PEM format; try another file".to_owned()),
-        (true, None) => Err("this host has no list of trusted certificates; add --cacert FILE".to_owned()),
+        (true, None) => {
+            Err("no list of this host has trusted certificates; add --cacert FILE, or set SSL_CERT_FILE".to_owned())
+        }
     }
 }
 
@@ -309,4 +351,18 @@ impl Session {
 
 fn failed(error: Error) -> io::Error {
     io::Error::other(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_replaces_the_list_of_the_host() {
+        let list = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/other.pem");
+        assert_eq!(host_list(Some(list.into())), Ok(fs::read(list).ok()));
+        assert_eq!(host_list(Some(OsString::new())), host_list(None), "an empty variable is not set");
+        let error = host_list(Some("/nonexistent".into())).unwrap_err();
+        assert!(error.starts_with("SSL_CERT_FILE: cannot read /nonexistent: "), "{error}");
+    }
 }

@@ -5,13 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Loop, Phases, Think, TlsConfig};
+use muxbench_load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic, Identity, Loop, Phases, Think, TlsConfig};
 use muxbench_load::result::TlsResult;
 use muxbench_load::{LoadConfig, Outcome};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use wire::ServiceSpec;
 
 use crate::server::read_head;
@@ -85,7 +86,11 @@ fn server_with(certificate: &str, versions: &[&'static SupportedProtocolVersion]
     let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
     let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
     let builder = builder.with_protocol_versions(versions).unwrap().with_no_client_auth();
-    let config = Arc::new(builder.with_single_cert(vec![certificate], key).unwrap());
+    serve(builder.with_single_cert(vec![certificate], key).unwrap(), end)
+}
+
+fn serve(config: ServerConfig, end: End) -> SocketAddr {
+    let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -251,6 +256,34 @@ fn trusted_authority_may_be_the_certificate_of_a_server() {
     for wrong in [trusting(CERTIFICATE), other_name] {
         let error = error_of(target, wrong);
         assert!(error.contains("--cacert FILE"), "{error}");
+    }
+}
+
+#[test]
+fn client_shows_its_certificate_to_a_server_that_asks() {
+    let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+    let key = || PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_client_cert_verifier(verifier);
+    let target = serve(builder.with_single_cert(vec![certificate], key()).unwrap(), End::Chunked);
+    let identity = |certificates: &str, key: &str| {
+        Some(Identity { certificates: certificates.into(), key: wire::secret::conceal(key) })
+    };
+    run(&config(target, 7, TlsConfig { identity: identity(CERTIFICATE, KEY), ..trusting(CERTIFICATE) }));
+    let without = error_of(target, trusting(CERTIFICATE));
+    assert!(without.contains("whether it requires a client certificate"), "{without}");
+    for (wrong, reason) in [
+        (identity(OTHER, KEY), "name the key of this certificate with --key"),
+        (identity("", KEY), "no certificate in PEM format"),
+        (identity(CERTIFICATE, "-----BEGIN ENCRYPTED PRIVATE KEY-----"), "the key is encrypted; decrypt it"),
+        (identity(CERTIFICATE, "sesame"), "no key in PEM format"),
+    ] {
+        let error = error_of(target, TlsConfig { identity: wrong, ..trusting(CERTIFICATE) });
+        assert!(error.contains(reason) && !error.contains("sesame"), "{error}");
     }
 }
 

@@ -370,6 +370,12 @@ rows! {
         ///
         /// A file in PEM format; implies --tls
         "cacert" "FILE" text;
+        /// Certificate that the client shows
+        ///
+        /// A file in PEM format; implies --tls
+        "cert" "FILE" text;
+        /// Key of that certificate [default: in its file]
+        "key" "FILE" text;
         /// Accept any certificate
         ///
         /// The client then cannot know whether it measures the right server; implies --tls

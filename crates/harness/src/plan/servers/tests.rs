@@ -174,6 +174,36 @@ fn https_target_gets_its_own_tls() {
 }
 
 #[test]
+fn key_of_a_client_is_read_again_and_never_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let pem = |name: &str| {
+        let file = format!("{}/../load/tests/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(file).unwrap()
+    };
+    let (certificate, key) = (pem("localhost.pem"), pem("localhost.key"));
+    let [cert_file, key_file] = ["cert", "key"].map(|name| folder.path().join(name));
+    std::fs::write(&key_file, &key).unwrap();
+    let apart = format!("tls = {{ cert = {cert_file:?}, key = {key_file:?} }}");
+    for (written, keys) in [
+        (certificate.clone(), apart.clone()),
+        // As curl has it, the file of the certificate may have the key.
+        (format!("{key}{certificate}"), format!("tls.cert = {cert_file:?}")),
+    ] {
+        std::fs::write(&cert_file, written).unwrap();
+        let trials = planned(&format!("architectures = \"epoll\"\n[workload]\n{keys}\n")).unwrap().trials;
+        let stored = serde_json::to_string(&trials).unwrap();
+        assert!(stored.contains("BEGIN CERTIFICATE") && !stored.contains("PRIVATE KEY"), "{stored}");
+        assert_eq!(check_files(&trials), Ok(()));
+        assert!(wire::secret::reveal(&stored).unwrap().contains("PRIVATE KEY"));
+    }
+    std::fs::write(&cert_file, pem("other.pem")).unwrap();
+    let error = planned(&format!("architectures = \"epoll\"\n[workload]\n{apart}\n")).unwrap_err();
+    assert!(error.starts_with("workload.tls.cert: ") && error.contains("name the key of this certificate"), "{error}");
+    let alone = planned(&format!("architectures = \"epoll\"\n[workload]\ntls.key = {key_file:?}\n")).unwrap_err();
+    assert!(alone.starts_with("workload.tls.key: ") && alone.ends_with("add cert (--cert)"), "{alone}");
+}
+
+#[test]
 fn unusable_trusted_certificates_are_refused_by_the_plan() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
