@@ -126,6 +126,10 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     if !found.targets.is_empty() && !placement.is_elsewhere {
         sentence += "; muxbench does not choose the CPUs of targets";
     }
+    for (name, target) in found.targets.iter().filter(|(_, target)| !target.others.is_empty()) {
+        let addresses: Vec<String> = target.addresses().map(|address| address.to_string()).collect();
+        sentence += &format!("; the connections to {name} are spread over {}", addresses.join(", "));
+    }
     let idle_cpus_poll = idle_cpus::decide(experiment.placement.idle_cpus, host)?;
     if idle_cpus_poll {
         sentence += "; idle CPUs poll";

@@ -136,14 +136,17 @@ fn find_target(name: &str, target: &Target, experiment: &Experiment, cpus: &[usi
     // The reason identifies the only server, and `load` has no name for it.
     let is_only = experiment.architectures.0.len() == 1;
     let place = |reason: String| if is_only { reason } else { format!("target.{name}: {reason}") };
-    let address = target.url.resolve(experiment.workload.transport).map_err(place)?;
+    let addresses = target.url.resolve(experiment.workload.transport).map_err(place)?;
+    let others = addresses[1..].iter().filter_map(Address::ip).collect();
+    let address = addresses[0].clone();
     let pid = target.pid.map(|pid| i32::try_from(pid.get()).unwrap_or(i32::MAX));
     let cpus = match pid {
         Some(pid) => cpus_of(pid).map_err(|reason| format!("target.{name}.pid: {reason}"))?,
         None if is_local(&address) => cpus.to_vec(),
         None => Vec::new(),
     };
-    let found = TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus };
+    let (url, ports) = (target.url.to_string(), target.url.ports().cloned());
+    let found = TargetConfig { url, address, others, ports, pid, cpus };
     found.check_address().map_err(place)?;
     Ok(found)
 }

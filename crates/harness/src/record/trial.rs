@@ -148,6 +148,7 @@ impl Trial {
         LoadConfig {
             target: self.serve.listen().clone(),
             ports: self.serve.target().and_then(|target| target.ports.clone()),
+            others: self.serve.target().map(|target| target.others.clone()).unwrap_or_default(),
             sources: Vec::new(),
             traffic: self.workload.traffic.clone(),
             client: self.client.clone(),

@@ -154,26 +154,38 @@ impl TargetUrl {
         }
     }
 
-    /// Returns the server's address. If the host has several addresses of the transport's family, returns the first that accepts a
-    /// connection; if none accepts, the first.
-    pub fn resolve(&self, transport: Transport) -> Result<Address, String> {
+    /// Returns the server's addresses, over which the connections are spread: those of the transport's family that accept a connection,
+    /// or the first if none does. Datagrams have one.
+    pub fn resolve(&self, transport: Transport) -> Result<Vec<Address>, String> {
         let (name, port) = match &self.place {
-            Place::Socket(address) => return Ok(address.clone()),
+            Place::Socket(address) => return Ok(vec![address.clone()]),
             Place::Host { name, port, .. } => (name, *port),
         };
         let found = (name.as_str(), port).to_socket_addrs();
         let found: Vec<SocketAddr> = found
             .map_err(|error| format!("cannot find the host `{name}`: {error}; correct its name, or write its address"))?
             .collect();
-        let is_wanted = |address: &&SocketAddr| address.is_ipv6() == (transport == Transport::Tcp6);
-        let wanted: Vec<Address> = found.iter().filter(is_wanted).map(|address| Address::from(*address)).collect();
-        let accepts = |address: &&Address| self.scheme != Scheme::Udp && reach(address).is_ok();
-        let first = if wanted.len() > 1 { wanted.iter().find(accepts) } else { None };
-        first.or(wanted.first()).cloned().ok_or_else(|| {
+        let is_datagram = self.scheme == Scheme::Udp;
+        usable(&found, transport, |address| !is_datagram && reach(&address.into()).is_ok()).ok_or_else(|| {
             let other = if transport == Transport::Tcp6 { "tcp" } else { "tcp6" };
             format!("`{name}` has no address for this transport; set workload.transport (--transport) to {other}")
         })
     }
+}
+
+/// Returns the addresses of a family that accept connections, or the first if none does; `None` without an address of the family.
+fn usable(found: &[SocketAddr], transport: Transport, accepts: impl Fn(SocketAddr) -> bool) -> Option<Vec<Address>> {
+    let mut wanted: Vec<SocketAddr> = Vec::new();
+    for address in found.iter().filter(|address| address.is_ipv6() == (transport == Transport::Tcp6)) {
+        if !wanted.contains(address) {
+            wanted.push(*address);
+        }
+    }
+    let first = *wanted.first()?;
+    if wanted.len() > 1 {
+        wanted.retain(|address| accepts(*address));
+    }
+    Some(if wanted.is_empty() { vec![first.into()] } else { wanted.into_iter().map(Address::from).collect() })
 }
 
 fn only_family(found: &[SocketAddr], accepts: impl Fn(SocketAddr) -> bool) -> Option<Transport> {
@@ -349,7 +361,7 @@ mod tests {
 
     #[test]
     fn url_resolves_to_an_address_of_the_transport() {
-        let resolved = |text: &str, transport| url(text).resolve(transport).map(|address| address.to_string());
+        let resolved = |text: &str, transport| url(text).resolve(transport).map(|addresses| addresses[0].to_string());
         assert_eq!(resolved("http://127.0.0.1/", Transport::Tcp), Ok("127.0.0.1:80".into()));
         assert_eq!(resolved("https://[::1]/", Transport::Tcp6), Ok("[::1]:443".into()));
         assert_eq!(resolved("memcached://127.0.0.1", Transport::Tcp), Ok("127.0.0.1:11211".into()));
@@ -371,6 +383,21 @@ mod tests {
         assert_eq!(both([false, true]), Some(Transport::Tcp6));
         assert_eq!([both([true, true]), both([false, false])], [None; 2], "the workload decides");
         assert_eq!(only_family(&[v6], |_| false), Some(Transport::Tcp6));
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_that_accept_are_used() {
+        let found: Vec<SocketAddr> = ["10.0.0.1:80", "[::1]:80", "10.0.0.2:80", "10.0.0.1:80", "10.0.0.3:80"]
+            .map(|it| it.parse().unwrap())
+            .into();
+        let usable = |transport, accepted: &[usize]| {
+            let addresses = usable(&found, transport, |address| accepted.iter().any(|at| found[*at] == address));
+            addresses.unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(usable(Transport::Tcp, &[0, 2, 4]), ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"]);
+        assert_eq!(usable(Transport::Tcp, &[4]), ["10.0.0.3:80"]);
+        assert_eq!(usable(Transport::Tcp, &[]), ["10.0.0.1:80"]);
+        assert_eq!(usable(Transport::Tcp6, &[]), ["[::1]:80"], "one address needs no connection");
     }
 
     #[test]
@@ -467,6 +494,6 @@ mod tests {
         let check = |count| listed.check(Service::Udp, tcp, &[NonZeroU32::new(count).unwrap()]);
         assert_eq!(check(6), Ok(()));
         assert!(check(7).unwrap_err().contains("lists 6 ports, but workload.ports (--ports) is 7"));
-        assert_eq!(listed.url.resolve(tcp).unwrap().to_string(), "127.0.0.1:7000");
+        assert_eq!(listed.url.resolve(tcp).unwrap()[0].to_string(), "127.0.0.1:7000");
     }
 }

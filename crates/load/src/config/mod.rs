@@ -12,7 +12,7 @@ pub mod trace;
 mod traffic;
 pub mod validate;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut, Range};
 
 use schemars::JsonSchema;
@@ -41,6 +41,9 @@ pub struct LoadConfig {
     /// The server's ports, for the service `udp`. If absent, the ports are consecutive and start at `target`'s port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
+    /// Further addresses of the server. The connections use them and `target` in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<SocketAddr>,
     /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
@@ -75,6 +78,7 @@ impl LoadConfig {
         Self {
             target: target.into(),
             ports: None,
+            others: Vec::new(),
             sources: Vec::new(),
             traffic: Traffic::new(service),
             client: ClientConfig::default(),

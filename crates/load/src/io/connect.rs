@@ -54,7 +54,7 @@ pub fn connect<P: ClientProtocol>(
             };
             opened = opened.max(number + 1);
             let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
-            let socket = from_each(sources, &mut number.clone(), has_no_port, |source| open(config, source));
+            let socket = from_each(sources, &mut number.clone(), has_no_port, |source| open(config, number, source));
             let socket = socket.and_then(|socket| Socket::new(socket, &beginning));
             match socket {
                 Ok(socket) => verifier.push(number, socket, deadline),
@@ -135,11 +135,18 @@ pub fn verify_again<P: ClientProtocol>(
     left.for_each(|number| failures[number] = Some(Class::Timeout));
 }
 
-fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+/// Returns the address of a connection, which is the next one of all with each connection.
+fn in_turn<'a>(target: &'a SocketAddr, others: &'a [SocketAddr], number: u64) -> &'a SocketAddr {
+    let at = (number % (others.len() as u64 + 1)) as usize;
+    at.checked_sub(1).map_or(target, |at| &others[at])
+}
+
+fn open(config: &LoadConfig, number: u64, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let timeout = Duration::from_nanos(config.client.timeout_ns);
     let socket = match &config.target {
         Address::Ip(target) if config.transport() == Transport::Udp => datagrams(*target)?,
         Address::Ip(target) => {
+            let target = in_turn(target, &config.others, number);
             let socket = tcp(target, source, config.client.tcp_nodelay)?;
             // A reset at the end avoids TIME_WAIT, so the next trial finds the ports free.
             sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
@@ -207,14 +214,14 @@ pub struct Dialer<'a> {
 }
 
 enum Target {
-    Ip(SocketAddr),
+    Ip(SocketAddr, Vec<SocketAddr>),
     Unix(SocketAddrUnix),
 }
 
 impl<'a> Dialer<'a> {
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
         let target = match &config.target {
-            Address::Ip(target) => Target::Ip(*target),
+            Address::Ip(target) => Target::Ip(*target, config.others.clone()),
             Address::Unix(path) => {
                 Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
             }
@@ -225,22 +232,23 @@ impl<'a> Dialer<'a> {
     /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.
     pub fn begin(&self, number: &mut u64) -> Result<Socket, Errno> {
         let has_no_port = |&error: &Errno| error == Errno::ADDRNOTAVAIL;
-        let socket = from_each(self.sources, number, has_no_port, |source| self.begin_from(source))?;
+        let first = *number;
+        let socket = from_each(self.sources, number, has_no_port, |source| self.begin_from(first, source))?;
         Socket::new(socket, &self.beginning).map_err(|_| Errno::PROTO)
     }
 
     /// Starts a connection in place of one that has ended. As with those of [`connect`], a reset ends it.
     pub fn begin_again(&self, number: &mut u64) -> Result<Socket, Errno> {
         let socket = self.begin(number)?;
-        if let Target::Ip(_) = self.target {
+        if let Target::Ip(..) = self.target {
             sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         }
         Ok(socket)
     }
 
-    fn begin_from(&self, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+    fn begin_from(&self, number: u64, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
         match &self.target {
-            Target::Ip(target) => tcp(target, source, self.nodelay),
+            Target::Ip(target, others) => tcp(in_turn(target, others, number), source, self.nodelay),
             Target::Unix(path) => {
                 let socket = platform::stream_socket(AddressFamily::UNIX)?;
                 begun(rustix::net::connect(&socket, path))?;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use wire::kv::KvConfig;
 use wire::redis::{Redis, RedisConn};
 use wire::{Service, secret};
 
-use crate::server::{read_head, server};
+use crate::server::{http, read_head, server};
 
 const REDIS: ServiceSpec = ServiceSpec::Redis { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
 const KV: ServiceSpec = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
@@ -166,4 +167,30 @@ fn http_requests_have_the_password_unless_a_header_has_another() {
     assert!(head.contains("\r\nAuthorization: Basic YWxpOm9wZW4gc2VzYW1l\r\n"), "{head}");
     let head = run(vec![("authorization".into(), format!("Bearer {}", secret::conceal("barley")))]);
     assert!(head.contains("\r\nauthorization: Bearer barley\r\n") && !head.contains("Basic"), "{head}");
+}
+
+/// Each loop spreads its connections over two listeners, which are addresses of one name.
+#[test]
+fn connections_are_spread_over_all_addresses() {
+    let counters: [Arc<AtomicU64>; 2] = Default::default();
+    let [first, second] = counters.each_ref().map(|counter| {
+        let (counter, serve) = (counter.clone(), http(u32::MAX));
+        server(move |mut stream| {
+            counter.fetch_add(1, SeqCst);
+            (0..).all(|number| serve(&mut stream, number).is_some());
+        })
+    });
+    let traffic = HttpTraffic::new(vec![HttpTarget::get("/", None)]);
+    let config = config(first.into(), ServiceSpec::HTTP, Login::default()).with(|it| {
+        (it.kv, it.http, it.client.login) = (None, Some(traffic), None);
+        it.connections = 10;
+        it.others = vec![second];
+    });
+    for config in loops(&config, Think::default()) {
+        let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        let counts = counters.each_ref().map(|counter| counter.swap(0, SeqCst));
+        let (total, difference) = (counts[0] + counts[1], counts[0].abs_diff(counts[1]));
+        assert!(total >= 10 && difference <= 2 && counts[1] > 0, "{counts:?}");
+    }
 }

@@ -261,6 +261,7 @@ mod tests {
                     trial.serve = ServerSpec::Target(TargetConfig {
                         url: format!("tcp://127.0.0.1:{port}"),
                         address: ([127, 0, 0, 1], port).into(),
+                        others: Vec::new(),
                         ports: None,
                         pid: None,
                         cpus: Vec::new(),

@@ -1,7 +1,7 @@
 //! Targets: servers that already run. muxbench knows the address of a target and, if the user names it, its process.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -24,6 +24,9 @@ pub struct TargetConfig {
     pub url: String,
     /// The address to connect to.
     pub address: Address,
+    /// Further addresses of the URL's host. The connections use them and `address` in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<SocketAddr>,
     /// All ports of a datagram service; `None` for consecutive ports, and for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
@@ -46,7 +49,14 @@ impl TargetConfig {
         if self.url.starts_with(DATAGRAMS) {
             return Ok(());
         }
-        reach(&self.address).map_err(|error| format!("cannot connect to {}: {error}; {}", self.address, remedy(&error)))
+        self.addresses().try_for_each(|address| {
+            reach(&address).map_err(|error| format!("cannot connect to {address}: {error}; {}", remedy(&error)))
+        })
+    }
+
+    /// All addresses of the server.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        std::iter::once(self.address.clone()).chain(self.others.iter().map(|other| Address::Ip(*other)))
     }
 
     /// Checks that the server's process exists, if it is known.
@@ -100,7 +110,7 @@ fn allowed_cpus(pid: i32) -> Option<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
 
     use rustix::net;
 
@@ -112,7 +122,7 @@ mod tests {
         let address = Address::from(listener.local_addr().unwrap());
         let target = |pid| {
             let url = format!("tcp://{address}");
-            TargetConfig { url, address: address.clone(), ports: None, pid, cpus: Vec::new() }
+            TargetConfig { url, address: address.clone(), others: Vec::new(), ports: None, pid, cpus: Vec::new() }
         };
         let own = i32::try_from(std::process::id()).unwrap();
         assert_eq!((target(None).check(), target(Some(own)).check()), (Ok(()), Ok(())));

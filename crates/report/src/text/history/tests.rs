@@ -206,6 +206,7 @@ fn settings_that_change_figures_separate_trends() {
                 trial.serve = ServerSpec::Target(TargetConfig {
                     url: format!("tcp://127.0.0.1:{port}"),
                     address: ([127, 0, 0, 1], port).into(),
+                    others: Vec::new(),
                     ports: None,
                     pid: None,
                     cpus: Vec::new(),
