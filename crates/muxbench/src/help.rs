@@ -113,7 +113,7 @@ mod tests {
             ("compare", "accept", "Server settings"),
             ("compare", "active", "Load"),
             ("compare", "measure", "Load"),
-            ("compare", "profile", "Load"),
+            ("compare", "rate-profile", "Load"),
             ("compare", "folder", "HTTP"),
             ("compare", "pipeline", "Load"),
             ("load", "insecure", "Load"),

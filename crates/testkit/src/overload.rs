@@ -36,14 +36,14 @@ pub fn overload_run() -> Run {
         }
         run.header.trials.push(first);
     }
-    finish(&mut run, |trial| if trial.workload.profile().is_some() { pulsed(trial, &goal) } else { probe(trial) });
+    finish(&mut run, |trial| if trial.workload.rate_profile().is_some() { pulsed(trial, &goal) } else { probe(trial) });
     run
 }
 
 fn pulsed(trial: &Trial, goal: &OverloadGoal) -> TrialRecord {
     let mut record = record(trial, 700_000, VerdictKind::Saturated, "made up");
     let recovers = trial.architecture.to_string() == "epoll";
-    let profile = trial.workload.profile().expect("the trial has a pulse").integral();
+    let profile = trial.workload.rate_profile().expect("the trial has a pulse").integral();
     let pulse = goal.pulse.range_ns();
     let bins = (0..trial.workload.phases.measure_ns / BIN_NS).map(|at| {
         let begin_ns = at * BIN_NS;

@@ -96,7 +96,7 @@ mod tests {
             ("rate = 7\nschedule = \"poisson\"", true, false),
             ("rate = 18\nschedule = \"poisson\"", false, true),
             ("rate = 50\nschedule = \"poisson\"", false, false),
-            ("profile = \"ramp:0..30:1s\"", true, false),
+            ("rate-profile = \"ramp:0..30:1s\"", true, false),
             ("rate = 60\nrequests-per-connection = 45", false, true),
             ("rate = 60\nrequests-per-connection = 3", false, false),
             ("schedule = \"closed\"", false, false),

@@ -46,7 +46,7 @@ impl WorkloadSpec {
         if self.service != Service::Udp && self.connections.0.is_empty() {
             self.connections.0 = count(400);
         }
-        if !self.is_closed() && self.profile.is_none() && self.trace.is_none() {
+        if !self.is_closed() && self.rate_profile.is_none() && self.trace.is_none() {
             self.rate.get_or_insert_with(|| OneOrMany(vec![Rate(2_000.0)]));
         }
         let (small, large) = (Size(128), Size(10 << 10));

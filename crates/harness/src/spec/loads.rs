@@ -83,7 +83,7 @@ impl Experiment {
 
     fn loads_with(&self, trace: Option<config::Trace>) -> Result<Vec<LoadConfig>, String> {
         let (workload, phases) = (&self.workload, &self.phases);
-        let profile = workload.profile.as_ref().map(|profile| &profile.0).filter(|_| trace.is_none());
+        let profile = workload.rate_profile.as_ref().map(|profile| &profile.0).filter(|_| trace.is_none());
         // Rate and length of a window that does not have those of the keys.
         let own_rate = trace.as_ref().map(config::Trace::rate_per_s).or(profile.map(RateProfile::mean_per_s));
         let own_ns = trace.as_ref().map(config::Trace::window_ns).or(profile.map(RateProfile::length_ns));
@@ -122,7 +122,7 @@ impl Experiment {
                         let mut phases = phases.of_load(rate_per_s, workload.requests_per_connection);
                         phases.measure_ns = own_ns.unwrap_or(phases.measure_ns);
                         let requests = |schedule| Requests {
-                            pace: Pace { rate_per_s, schedule, profile: profile.cloned() },
+                            pace: Pace { rate_per_s, schedule, rate_profile: profile.cloned() },
                             trace: trace.clone(),
                             active: if is_choosing { active } else { 1.0 },
                             popularity: if is_choosing && !workload.no_overlap {

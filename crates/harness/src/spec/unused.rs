@@ -44,7 +44,7 @@ const NEEDS: &[Need] = needs! {
         "a closed loop has it; choose it with schedule = \"closed\" (--schedule)";
     "workload.pipeline" "client.request-timeout", |_, it| it.requests_per_connection().is_none(),
         "lasting connections have it, and requests-per-connection ends them";
-    "workload.rate" "workload.profile" "workload.trace" "client.request-timeout" "client.pacing", |_, it| !it.is_closed(),
+    "workload.rate" "workload.rate-profile" "workload.trace" "client.request-timeout" "client.pacing", |_, it| !it.is_closed(),
         "an open loop has planned times; the rate of a closed loop is a result";
     "workload.active" "workload.popularity" "client.roles", |_, it| it.requests().is_some(),
         "an open loop over lasting connections chooses among them; otherwise all send";
@@ -53,7 +53,7 @@ const NEEDS: &[Need] = needs! {
         "requests that may overlap have it; with no-overlap the connection that is free for the longest time gets the next one";
     "phases.sessions", |_, it| matches!(it.the_loop, Loop::Sessions { .. }) && !it.is_varied(),
         "an open loop with requests-per-connection and a constant rate has sessions";
-    "workload.rate" "workload.profile", |_, it| it.trace().is_none(),
+    "workload.rate" "workload.rate-profile", |_, it| it.trace().is_none(),
         "requests without a trace have it; the trace has the times of the requests";
     "workload.schedule", |it, load| load.trace().is_none() || it.workload.schedule.0 == [Schedule::SlotRandom],
         "requests without a trace have it; the trace has the times of the requests";

@@ -40,7 +40,7 @@ pub struct WorkloadSpec {
     /// The rate profile: the rates over the window, such as "hold:2000:10s,ramp:2000..8000:5s". The window lasts as long as the
     /// profile. A rate scales the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
+    pub rate_profile: Option<Profile>,
     /// The recorded arrivals to replay. The window has the length of the replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,

@@ -84,7 +84,7 @@ impl Rules for OverloadGoal {
 
     /// The trials of a search; all others have a pulse.
     fn is_probe(&self, trial: &Trial) -> bool {
-        trial.workload.profile().is_none()
+        trial.workload.rate_profile().is_none()
     }
 }
 
@@ -105,7 +105,7 @@ pub fn pulse(first: &Trial, seed: u64, index: u32, goal: &OverloadGoal, capacity
     let limit_ns = goal.request_timeout.timeout_ns.saturating_mul(u64::from(goal.request_timeout.retries) + 1);
     trial.workload.phases.cool_down_ns = trial.workload.phases.cool_down_ns.max(limit_ns);
     if let Loop::Open { requests, request_timeout, .. } = &mut trial.workload.the_loop {
-        (requests.pace.profile, *request_timeout) = (Some(profile), Some(goal.request_timeout));
+        (requests.pace.rate_profile, *request_timeout) = (Some(profile), Some(goal.request_timeout));
     }
     trial
 }
@@ -157,7 +157,7 @@ mod tests {
             outcomes.push(TrialOutcome {
                 index: trial.index,
                 elapsed_ns: S,
-                probe: trial.workload.profile().is_none().then_some((rate, result)),
+                probe: trial.workload.rate_profile().is_none().then_some((rate, result)),
                 ..Default::default()
             });
             all.push(trial);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(trials.len(), 2);
         for trial in &trials {
             let rates: Vec<f64> =
-                trial.workload.profile().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
+                trial.workload.rate_profile().unwrap().segments.iter().map(|it| it.rate_per_s(0.0)).collect();
             assert_eq!(rates, [2_000.0, 8_000.0, 2_000.0]);
             assert_eq!((trial.workload.rate_per_s(), trial.workload.phases.measure_ns), (Some(3_000.0), 6 * S));
             assert_eq!(trial.workload.phases.cool_down_ns, 3 * S, "three attempts of a second each");
@@ -187,7 +187,9 @@ mod tests {
         let of = |trial: &Trial| if trial.architecture.to_string() == "mt" { 5_000.0 } else { 20_000.0 };
         let trials = run(&header, of);
         let (probes, pulses) = trials.split_at(trials.len() - 2);
-        assert!(probes.iter().all(|it| it.workload.profile().is_none() && it.workload.request_timeout().is_none()));
+        assert!(
+            probes.iter().all(|it| it.workload.rate_profile().is_none() && it.workload.request_timeout().is_none())
+        );
         let mut indices: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
         indices.sort_unstable();
         indices.dedup();
@@ -205,7 +207,7 @@ mod tests {
             run(&header(search()), |trial| if trial.architecture.to_string() == "mt" { 0.0 } else { 20_000.0 });
         let pulses: Vec<String> = trials
             .iter()
-            .filter(|trial| trial.workload.profile().is_some())
+            .filter(|trial| trial.workload.rate_profile().is_some())
             .map(|trial| trial.architecture.to_string())
             .collect();
         assert_eq!(pulses, ["epoll"]);

@@ -123,7 +123,7 @@ impl LoadConfig {
         let all_per_s = self.rate_per_s().expect("the configuration was checked: an open loop has a rate");
         let rate_per_s = all_per_s / f64::from(self.client.clients);
         let Phases { ramp_ns, warm_up_ns, measure_ns, .. } = self.phases;
-        let window = self.profile().map(|profile| profile.with_mean(rate_per_s));
+        let window = self.rate_profile().map(|profile| profile.with_mean(rate_per_s));
         let window = window.unwrap_or_else(|| RateProfile::constant(rate_per_s, measure_ns));
         let first_per_s = window.first_per_s();
         let initial_per_s = (first_per_s * RAMP_START).max(1.0).min(first_per_s);

@@ -105,13 +105,13 @@ pub struct Pace {
     pub schedule: Schedule,
     /// The rates over the window, scaled so that their mean is `rate_per_s`. `None` for a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<RateProfile>,
+    pub rate_profile: Option<RateProfile>,
 }
 
 impl Pace {
     /// A constant rate.
     pub fn new(schedule: Schedule, rate_per_s: f64) -> Self {
-        Self { rate_per_s: Some(rate_per_s), schedule, profile: None }
+        Self { rate_per_s: Some(rate_per_s), schedule, rate_profile: None }
     }
 }
 
@@ -188,7 +188,7 @@ impl Traffic {
         /// The schedule of an open loop.
         schedule: Option<Schedule> = |it| Some(it.pace()?.schedule);
         /// The rate profile.
-        profile: Option<&RateProfile> = |it| it.pace()?.profile.as_ref();
+        rate_profile: Option<&RateProfile> = |it| it.pace()?.rate_profile.as_ref();
         /// The recorded arrivals.
         trace: Option<&Trace> = |it| it.requests()?.trace.as_ref();
         /// The share of the connections that carry requests.
@@ -218,14 +218,14 @@ impl Traffic {
         /// The highest rate in requests per second, over all clients; `None` in a closed loop.
         peak_per_s: Option<f64> = |it| {
             let rate_per_s = it.rate_per_s()?;
-            Some(it.profile().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
+            Some(it.rate_profile().map_or(rate_per_s, |profile| profile.with_mean(rate_per_s).peak_per_s()))
         };
         /// The connections and the idle connections.
         connections_and_idle: u32 = |it| it.connections.saturating_add(it.idle);
         /// Whether the loop is closed, so that its rate is a result.
         is_closed: bool = |it| it.pace().is_none();
         /// Whether the rate changes within the window.
-        is_varied: bool = |it| it.profile().is_some() || it.trace().is_some();
+        is_varied: bool = |it| it.rate_profile().is_some() || it.trace().is_some();
     }
 
     /// The planned requests, to change.

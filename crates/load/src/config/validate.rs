@@ -52,9 +52,9 @@ pub const RULES: &[Rule] = rules! {
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
     "workload.rate", |it| !it.is_closed() && !it.rate_per_s().is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
-    "workload.profile", |it| it.profile().is_some_and(|profile| !profile.is_valid()),
+    "workload.rate-profile", |it| it.rate_profile().is_some_and(|profile| !profile.is_valid()),
         "has no requests, or an impossible rate or time; give rates of at least 0 and times above 0, such as hold:2000:10s";
-    "phases.measure", |it| it.profile().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
+    "phases.measure", |it| it.rate_profile().is_some_and(|profile| profile.length_ns() != it.phases.measure_ns),
         "must equal the length of the profile";
     "phases.measure", |it| it.trace().is_some_and(|trace| trace.window_ns() != it.phases.measure_ns),
         "must equal the length of the replay";
@@ -242,7 +242,7 @@ mod tests {
         };
         let closed =
             |pipeline| move |it: &mut LoadConfig| it.the_loop = Loop::Closed { think: Think::default(), pipeline };
-        let profiled = |profile| move |it: &mut LoadConfig| it.pace_mut().unwrap().profile = Some(profile);
+        let profiled = |profile| move |it: &mut LoadConfig| it.pace_mut().unwrap().rate_profile = Some(profile);
         let active = |share| move |it: &mut LoadConfig| it.requests_mut().unwrap().active = share;
         let popular = |exponent| move |it: &mut LoadConfig| it.requests_mut().unwrap().popularity = zipf(exponent);
         let fixed = |request_bytes| load(ServiceSpec::Fixed { request_bytes, response_bytes: 1 });
@@ -307,7 +307,7 @@ mod tests {
             (open.clone().with(|it| it.set_rate(Some(f64::INFINITY))), "workload.rate"),
             (open.clone().with(|it| it.set_rate(Some(f64::MAX))), "workload.rate"),
             (open.clone().with(|it| it.set_rate(Some(1e15))), "workload.rate"),
-            (open.clone().with(profiled(RateProfile::constant(0.0, measure_ns))), "workload.profile"),
+            (open.clone().with(profiled(RateProfile::constant(0.0, measure_ns))), "workload.rate-profile"),
             (open.clone().with(profiled(RateProfile::constant(1.0, 1))), "phases.measure"),
             (replay_of(Trace { speed: f64::NAN, ..trace.clone() }), "workload.trace.speed"),
             (replay_of(Trace { speed: 1e300, ..trace.clone() }), "workload.trace.speed"),

@@ -101,7 +101,7 @@ fn every_role_and_pacing_completes_all_requests() {
 fn window_lasts_as_long_as_its_profile() {
     let target = server(answer_all);
     let segments = vec![Segment::hold(600.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
-    let pace = Pace { profile: Some(RateProfile { segments }), ..Pace::new(Schedule::SlotRandom, 120.0) };
+    let pace = Pace { rate_profile: Some(RateProfile { segments }), ..Pace::new(Schedule::SlotRandom, 120.0) };
     let mut config = config(target).with(|it| it.the_loop = Loop::open(pace));
     config.phases.measure_ns = 500_000_000;
     for roles in [Roles::OneLoop, Roles::TwoThreads] {

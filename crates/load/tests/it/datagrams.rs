@@ -121,7 +121,8 @@ fn window_of_datagrams_lasts_as_long_as_its_profile() {
     let server = Server::start(honest);
     let segments = vec![Segment::hold(1_000.0, 100_000_000), Segment::hold(0.0, 400_000_000)];
     let started = Instant::now();
-    let (report, _) = run(&server.config().with(|it| it.pace_mut().unwrap().profile = Some(RateProfile { segments })));
+    let (report, _) =
+        run(&server.config().with(|it| it.pace_mut().unwrap().rate_profile = Some(RateProfile { segments })));
     assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
     assert!(report.completed > 0 && report.completed == report.planned, "{report:?}");
 }

@@ -146,7 +146,7 @@ fn invalid_value_is_rejected_with_valid_ones() {
         ("compare --network lab --loss 0.1", "0.1 alone could mean 0.1% or 10%"),
         ("compare --service htp", "did you mean `http`?"),
         ("compare -c 1.5", "such as 400, 10k or 1M"),
-        ("compare --profile ramp:1k:5s", "expected ramp:RATE..RATE:TIME, such as ramp:2000..8000:5s"),
+        ("compare --rate-profile ramp:1k:5s", "expected ramp:RATE..RATE:TIME, such as ramp:2000..8000:5s"),
         ("compare --target http://127.0.0.1:9/", "as in mine=http://127.0.0.1:9/"),
         ("compare --exec mine='{port}", "a quotation mark has no partner"),
         ("sweep", "--rate"),

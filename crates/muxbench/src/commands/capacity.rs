@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let most = options.get::<Rate>("to").map_or(most, |to| to.0);
     let experiment = || {
         let mut experiment = args.setup.experiment_of_rates("capacity")?;
-        if experiment.workload.profile.is_some() {
+        if experiment.workload.rate_profile.is_some() {
             bail!("capacity searches for a constant rate; remove the rate profile, or try `muxbench sweep`");
         }
         set_slices_of_search(&mut experiment, &limits);

@@ -33,7 +33,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --schedule closed --service kv       # transactions/s
   muxbench compare --service http --response 1KiB       # GET /bytes/1024
   muxbench compare --requests-per-connection 1          # short connections
-  muxbench compare --profile hold:1k:5s,spike:1k..9k:1s # rates over time
+  muxbench compare --rate-profile hold:1k:5s,spike:1k..9k:1s # rates over time
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
   muxbench compare --exec 'go=./server {port}' --arch epoll --allow-exec
@@ -144,8 +144,7 @@ mod tests {
     #[test]
     fn flags_replace_the_rate_profile_of_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text =
-            "name = 'mine'\narchitectures = 'epoll'\n[workload]\nconnections = 9\nprofile = 'hold:1k:9s'\nrate = 500\n";
+        let text = "name = 'mine'\narchitectures = 'epoll'\n[workload]\nconnections = 9\nrate-profile = 'hold:1k:9s'\nrate = 500\n";
         std::fs::write(&file, text).unwrap();
         let workload = |flags: &str| {
             let args: Args = parsed("compare", &format!("{} {flags}", file.path().display()));
@@ -153,11 +152,11 @@ mod tests {
         };
         let of_file = workload("");
         assert_eq!(
-            (of_file.profile, of_file.rate),
+            (of_file.rate_profile, of_file.rate),
             (Some("hold:1k:9s".parse().unwrap()), Some(OneOrMany(vec![Rate(500.0)])))
         );
-        let of_flag = workload("--profile hold:2k:1s");
-        assert_eq!((of_flag.profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
+        let of_flag = workload("--rate-profile hold:2k:1s");
+        assert_eq!((of_flag.rate_profile, of_flag.rate), (Some("hold:2k:1s".parse().unwrap()), None));
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::{control, execution, exit, files, output};
   muxbench load http://localhost/ -H 'Accept: text/html'
   muxbench load http://localhost --path '/ x9' --path /cart
   muxbench load http://localhost --requests-file requests.jsonl
-  muxbench load http://localhost --profile ramp:100..9k:30s
+  muxbench load http://localhost --rate-profile ramp:100..9k:30s
   muxbench load http://localhost --trace day.csv --speed 2 \\
       --trace-from peak --trace-length 10min
   muxbench load memcached://127.0.0.1 --schedule closed

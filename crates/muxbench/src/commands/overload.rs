@@ -93,7 +93,7 @@ impl Args {
                 "overload: only requests over lasting connections can be sent again; try fixed, kv or http without --requests-per-connection"
             );
         }
-        if workload.profile.is_some() {
+        if workload.rate_profile.is_some() {
             bail!("overload has a rate profile of its own; remove that of FILE");
         }
         experiment.client.request_timeout.get_or_insert(REQUEST_TIMEOUT);

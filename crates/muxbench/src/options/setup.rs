@@ -175,7 +175,7 @@ pub fn changed(
     }
     set_list(&mut workload.schedule, &options.list("schedule"));
     if is_over_time(options) {
-        (workload.rate, workload.profile, workload.trace) = (None, None, None);
+        (workload.rate, workload.rate_profile, workload.trace) = (None, None, None);
     }
     if workload.is_closed() {
         workload.rate = None;
@@ -192,7 +192,7 @@ pub fn changed(
 
 /// Whether the options have a rate profile or a trace.
 pub fn is_over_time(options: &Options) -> bool {
-    options.has("profile") || options.has("trace")
+    options.has("rate-profile") || options.has("trace")
 }
 
 /// Sets one repeat and the default phases of a command, and by default only the first number of connections or ports. `measure` replaces

@@ -283,7 +283,7 @@ rows! {
         /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
         /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
         /// window lasts as long as the rate profile. With --rate, the profile is scaled to that mean rate
-        "profile" "PROFILE" value::<Profile>, basic: "load";
+        "rate-profile" "PROFILE" value::<Profile>, basic: "load";
         /// Replay recorded arrivals from a CSV or Parquet file
         ///
         /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp (also of dates, as
@@ -571,7 +571,7 @@ rows! {
         "listen" "ADDRESS" value::<Address>, key: Some(""), basic: "*", defaults: &[("serve", "127.0.0.1:0")], foreign: "-p --port";
     }
     REPEATS "Trials" "" {
-        /// Repeats of each architecture and workload [default: 3; `sweep`, --profile and --trace: 1]
+        /// Repeats of each architecture and workload [default: 3; `sweep`, --rate-profile and --trace: 1]
         ///
         /// With --until or --budget the highest number of repeats, by default 20; `repeats` of FILE does not count then
         "repeats" "N" whole::<NonZeroU32>, foreign: "--runs";

@@ -20,7 +20,7 @@ const SHORTER: &[(&str, &str, &str)] = &[
     ("compare load gate advise", "--rate -r --trace closed stream", "400"),
     (RUNS, "--ramp", "20ms"),
     (RUNS, "--warm-up", "20ms"),
-    (RUNS, "--measure -z --profile --trace --capacity", "150ms"),
+    (RUNS, "--measure -z --rate-profile --trace --capacity", "150ms"),
     // The client would wait for each lost datagram.
     ("compare load", "--cool-down udp", "60s"),
     // A client that spins would take CPU time from other tests.

@@ -41,7 +41,7 @@ fn profile_is_sent_and_its_samples_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let profile = "hold:200:200ms,step:500..1000+500:100ms,ramp:1000..0:100ms,hold:0:100ms";
     let sizes = ["--request", "1B", "--response", "100B"];
-    let compare = ["compare", "--arch", "epoll,mt", "--profile", profile, "--output", "first"];
+    let compare = ["compare", "--arch", "epoll,mt", "--rate-profile", profile, "--output", "first"];
     let out = run(folder.path(), &[&compare[..], &sizes, SMALL].concat());
     // 40 + 50 + 100 + 50 requests in 600 ms.
     assert!(out.contains("400 requests/s on average (5 segments, at most 1000/s, in 600ms)"), "{out}");

@@ -604,7 +604,7 @@ fn trials_unlike_the_papers_do_not_count() {
         ("hermes2025", |it| it.workload.tls = Some(Tls::default())),
         ("hermes2025", pipelined),
         ("hermes2025", |it| {
-            it.workload.pace_mut().unwrap().profile = Some(RateProfile::constant(1.0, 1_000_000_000));
+            it.workload.pace_mut().unwrap().rate_profile = Some(RateProfile::constant(1.0, 1_000_000_000));
         }),
         ("hermes2025", |it| {
             let trace = Some(Trace {

@@ -198,7 +198,8 @@ fn sentence(rows: &[&Overload]) -> String {
 fn row(run: &Run, goal: &OverloadGoal, contestant: &OverloadState<'_>) -> Overload {
     let OverloadState { first, search, capacity_per_s, .. } = contestant;
     let count = run.header.trials.len() as u32;
-    let is_pulse = |it: &&TrialRecord| it.trial.index % count == first.index && it.trial.workload.profile().is_some();
+    let is_pulse =
+        |it: &&TrialRecord| it.trial.index % count == first.index && it.trial.workload.rate_profile().is_some();
     let record = run.records.iter().find(is_pulse);
     let pulse = record.and_then(|record| figures(goal, record));
     let mut problems = first.infeasible.clone();

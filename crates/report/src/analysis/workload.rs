@@ -35,7 +35,7 @@ pub fn over_time(workload: &Workload, describe: fn(&Profile) -> String) -> Optio
         let from = if trace.from_ns == 0 { String::new() } else { format!(" from {}", Time(trace.from_ns)) };
         return Some(format!("{} arrivals of {name}{sizes}{from}{speed}", trace.requests));
     }
-    Some(describe(&Profile(workload.profile()?.with_mean(workload.rate_per_s()?))))
+    Some(describe(&Profile(workload.rate_profile()?.with_mean(workload.rate_per_s()?))))
 }
 
 /// Describes a workload in words, without default settings.

@@ -81,7 +81,7 @@ fn choice_of_the_experiment_is_obeyed() {
 
 #[test]
 fn rates_over_time_are_separate_unless_demanded() {
-    let workload = WORKLOAD.replace("rate = 1000", "profile = \"hold:500:500ms,hold:1500:500ms\"");
+    let workload = WORKLOAD.replace("rate = 1000", "rate-profile = \"hold:500:500ms,hold:1500:500ms\"");
     let reason = "requests that wait at a peak of the rate would be answered in the slices of other servers";
     let sentences = planned_for("\"epoll\", \"mt\"", &workload).unwrap().interleaving;
     assert_eq!(sentences, [format!("separate: epoll, mt: {reason}")]);

@@ -96,7 +96,7 @@ fn window_ends_after_its_sessions_or_its_measure() {
 #[test]
 fn profile_sets_the_rate_and_the_window() {
     let parse = |rate: &str| Experiment::of(&GOOD.replace("rate = [100, 200.5]", rate));
-    let profile = "profile = \"hold:100:2s,ramp:100..500:1s\"";
+    let profile = "rate-profile = \"hold:100:2s,ramp:100..500:1s\"";
     let of = |experiment: &Experiment| {
         let loads = experiment.loads().unwrap();
         loads.iter().map(|load| (load.rate_per_s().unwrap().round(), load.phases.measure_ns)).collect::<Vec<_>>()
@@ -253,7 +253,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "kv = 3\n[phases]"),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
         ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
-        ("rate = [100, 200.5]", "profile = \"hodl:10:1s\""),
+        ("rate = [100, 200.5]", "rate-profile = \"hodl:10:1s\""),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", speed = -1}"),
         ("rate = [100, 200.5]", "trace = {file = \"a.csv\", from = \"peak\"}"),
         (

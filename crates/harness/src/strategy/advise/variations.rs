@@ -224,7 +224,7 @@ fn closed(experiment: &Experiment) -> Result<Experiment, String> {
         return Err("a trace has its own rate".to_owned());
     }
     workload.schedule = OneOrMany(vec![Schedule::Closed]);
-    (workload.rate, workload.profile) = (None, None);
+    (workload.rate, workload.rate_profile) = (None, None);
     Ok(closed)
 }
 

@@ -18,7 +18,7 @@ fn active(share: f64) -> impl FnOnce(&mut LoadConfig) {
 }
 
 fn profiled(profile: RateProfile) -> impl FnOnce(&mut LoadConfig) {
-    move |it| it.pace_mut().unwrap().profile = Some(profile)
+    move |it| it.pace_mut().unwrap().rate_profile = Some(profile)
 }
 
 fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {

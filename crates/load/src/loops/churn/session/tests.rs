@@ -9,7 +9,7 @@ use crate::protocol::Fixed;
 
 const OPEN: Loop = Loop::Sessions {
     requests_per_connection: 2,
-    pace: Pace { rate_per_s: Some(1_000.0), schedule: Schedule::Constant, profile: None },
+    pace: Pace { rate_per_s: Some(1_000.0), schedule: Schedule::Constant, rate_profile: None },
 };
 
 const fn closed(mean_ns: u64) -> Loop {
