@@ -20,6 +20,7 @@ fn crates_depend_only_on_allowed_crates() {
         ("load", &["wire", "stats"]),
         ("traffic", &["server", "load", "stats"]),
         ("process", &["server", "wire"]),
+        ("profile", &[]),
         ("netns", &["process", "server", "load", "wire", "stats"]),
         ("harness", &["netns", "process", "traffic", "server", "load", "wire", "stats"]),
         ("fleet", &["harness", "netns", "process", "load", "wire"]),
