@@ -160,6 +160,8 @@ pub fn measure(
             args.actions.versus(&plan.trials)?;
             if !strategy.is_search() {
                 plan.check_windows();
+            } else if plan.is_profiled {
+                bail!("profile: the probes of a search differ in rate, so their stacks cannot be compared; omit it");
             }
             match plan.trials.first() {
                 Some(trial) if plan.trials.iter().all(|trial| !trial.infeasible.is_empty()) => {
@@ -315,6 +317,12 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks that stacks can be sampled, if they must be.
+fn check_profile(is_profiled: bool) -> anyhow::Result<()> {
+    let checked = if is_profiled { profile::sampling::can_sample() } else { Ok(()) };
+    checked.map_err(|reason| anyhow!("--profile: {reason}"))
+}
+
 /// Shows the commands that an experiment starts, and rejects them unless `allowed`, because they may do anything.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     let commands = harness::record::commands(trials).join("\n  ");
@@ -361,6 +369,7 @@ impl Session {
             output::warn(report::format::visible(&Options::default().with_flag(warning.clone(), false)));
         }
         warn_of_cpus(&clients, &plan.trials);
+        check_profile(plan.is_profiled)?;
         allow_commands(&plan.trials, allow_exec)?;
         let time = jiff::Timestamp::now();
         let name = format!("{}-{}", time.strftime("%Y%m%dT%H%M%S"), plan.experiment);
@@ -378,6 +387,7 @@ impl Session {
             host: host.facts,
             placement: plan.placement,
             idle_cpus_poll: plan.idle_cpus_poll,
+            is_profiled: plan.is_profiled,
             is_distributed: clients.is_some(),
         };
         let store = Store::create(&folder, &header)?;
@@ -405,6 +415,7 @@ impl Session {
             store.replace_header(header)?;
         }
         check_clients(header, clients)?;
+        check_profile(header.is_profiled)?;
         allow_commands(&header.trials, allow_exec)?;
         plan::check_targets(&header.trials).map_err(anyhow::Error::msg)?;
         // Check now: without its files, or if the kernel cannot count, each trial would fail, and failed trials are not repeated.

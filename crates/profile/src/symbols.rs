@@ -203,11 +203,16 @@ mod tests {
 
     #[test]
     fn kernel_functions_are_text_without_padding() {
-        let name = |line| kernel_function(line).map(|(address, name)| (address, name));
-        assert_eq!(name("ffffffff81000010 t tcp_ack.isra.0"), Some((0xffff_ffff_8100_0010, "tcp_ack".into())));
-        assert_eq!(name("ffffffffc0000000 T nf_hook\t[nf_tables]"), Some((0xffff_ffff_c000_0000, "nf_hook".into())));
-        assert_eq!(name("ffffffff81000000 D jiffies"), None);
-        assert_eq!(name("ffffffff81000000 t __pfx_tcp_ack"), None);
+        assert_eq!(
+            kernel_function("ffffffff81000010 t tcp_ack.isra.0"),
+            Some((0xffff_ffff_8100_0010, "tcp_ack".into()))
+        );
+        assert_eq!(
+            kernel_function("ffffffffc0000000 T nf_hook\t[nf_tables]"),
+            Some((0xffff_ffff_c000_0000, "nf_hook".into()))
+        );
+        assert_eq!(kernel_function("ffffffff81000000 D jiffies"), None);
+        assert_eq!(kernel_function("ffffffff81000000 t __pfx_tcp_ack"), None);
     }
 
     #[test]

@@ -59,6 +59,19 @@ fn shares(work: impl Fn(usize) + Sync) -> HashMap<Option<Category>, f64> {
     shares
 }
 
+fn spin() {
+    for number in 0..1_000_u64 {
+        black_box(number);
+    }
+}
+
+/// Makes needless system calls.
+fn ask() {
+    for _ in 0..20 {
+        black_box(rustix::process::getppid());
+    }
+}
+
 /// Writes to each page.
 fn touch(memory: &mut [u8]) {
     memory.iter_mut().step_by(4096).for_each(|byte| *black_box(byte) = 1);
@@ -100,8 +113,8 @@ fn injected_cost_is_found_in_its_category() {
     }
     let memory = [(); 2].map(|()| Mutex::new(vec![0_u8; 64 << 10]));
     let works: [(&str, &[Category], Box<dyn Fn(usize) + Sync>); 6] = [
-        ("loop", &[Application], Box::new(|_| drop((0..1_000).fold(0_u64, |sum, it| black_box(sum ^ it))))),
-        ("getppid", &[SystemCalls], Box::new(|_| (0..20).for_each(|_| drop(black_box(rustix::process::getppid()))))),
+        ("loop", &[Application], Box::new(|_| spin())),
+        ("getppid", &[SystemCalls], Box::new(|_| ask())),
         ("fill", &[Copies], Box::new(|at| black_box(&mut *memory[at].lock().unwrap()).fill(black_box(7)))),
         ("allocate", &[Memory], Box::new(|_| touch(&mut vec![0; 40 << 20]))),
         ("lock", &[Locks, Scheduling, SystemCalls], Box::new(hand_over())),

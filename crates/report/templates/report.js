@@ -308,6 +308,79 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }));
+
+  // Flame graphs: bars of functions on their callers, of one row or of the difference of two.
+  document.querySelectorAll(".flames").forEach((place) => {
+    const { functions, rows } = JSON.parse(place.querySelector("script").textContent);
+    const [form, stage] = [place.querySelector("form"), place.querySelector(".flame")];
+    const option = (label, value) => new Option(label, value);
+    rows.forEach((row, at) => {
+      form.row.append(option(row.label, at));
+      form.base.append(option(row.label, at));
+    });
+    form.base.prepend(option("none", ""));
+    form.base.value = "";
+    const node = (name, caller) => ({ name, caller, own: 0, base: 0, calls: new Map() });
+    const add = (root, row, field) => {
+      const nodes = [root];
+      row.calls.forEach(([caller, at, ns]) => {
+        const from = nodes[caller];
+        const call = from.calls.get(at) || node(functions[at], from);
+        from.calls.set(at, call);
+        nodes.push(call);
+        for (let it = call; it; it = it.caller) it[field] += ns;
+      });
+    };
+    const us = (ns) => `${(ns / 1e3).toFixed(Math.abs(ns) < 100 ? 3 : 2)} µs`;
+    let shown;
+    function paint() {
+      const compares = form.base.value !== "";
+      const size = (it) => compares ? (it.own + it.base) / 2 : it.own;
+      const path = [];
+      for (let it = shown; it; it = it.caller) path.unshift(it);
+      const [bars, all] = [[], size(shown)];
+      let depth = 0;
+      const colour = (it) => {
+        if (!compares) return it.name.endsWith("_[k]") ? "hsl(35 80% 72%)" : "hsl(95 40% 70%)";
+        const part = Math.max(-1, Math.min(1, 8 * (it.own - it.base) / size(path[0])));
+        return `hsl(${part > 0 ? 5 : 215} 75% ${88 - 33 * Math.abs(part)}%)`;
+      };
+      const bar = (it, level, left, width) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        const name = it.name.replace(/_\[k\]$/, "");
+        const text = compares ? `${us(it.own)} - ${us(it.base)} = ${us(it.own - it.base)}` : us(it.own);
+        [button.textContent, button.title] = [name, `${name}: ${text} per request`];
+        Object.assign(button.style, { left: `${left}%`, width: `${width}%`, background: colour(it), bottom: `${1.15 * level}rem` });
+        button.addEventListener("click", () => { shown = it; paint(); });
+        bars.push(button);
+        depth = Math.max(depth, level + 1);
+      };
+      const stack = (it, level, left) => {
+        const width = 100 * size(it) / all;
+        if (width < 0.15) return;
+        bar(it, level, left, width);
+        let from = left;
+        [...it.calls.values()].sort((a, b) => a.name < b.name ? -1 : 1).forEach((call) => {
+          stack(call, level + 1, from);
+          from += 100 * size(call) / all;
+        });
+      };
+      path.slice(0, -1).forEach((it, level) => bar(it, level, 0, 100));
+      if (all > 0) stack(shown, path.length - 1, 0);
+      stage.replaceChildren(...bars);
+      stage.style.height = `${1.15 * depth}rem`;
+      form.querySelector("output").textContent = compares ? `difference: ${us(path[0].own - path[0].base)}` : us(path[0].own);
+    }
+    function rebuild() {
+      shown = node("all", null);
+      add(shown, rows[form.row.value], "own");
+      if (form.base.value !== "") add(shown, rows[form.base.value], "base");
+      paint();
+    }
+    form.addEventListener("input", rebuild);
+    rebuild();
+  });
   read();
   refresh();
 })();

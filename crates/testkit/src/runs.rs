@@ -121,6 +121,8 @@ pub(crate) fn record_with(
         warm_up: None,
         network: None,
         cpu_taken_by_others: Some(0.01),
+        profile: None,
+        profile_error: None,
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }
 }
@@ -146,6 +148,7 @@ pub(crate) fn empty_run() -> Run {
             ]),
             placement: "server on CPU 0, client on CPU 1: disjoint".into(),
             idle_cpus_poll: false,
+            is_profiled: false,
             is_distributed: false,
         },
         records: Vec::new(),

@@ -15,6 +15,8 @@ use load::result::{LoadResult, PARTS, SliceResult};
 use netns::Testbed;
 use process::folder::PrivateFolder;
 use process::stop::{POLL_INTERVAL, Stop};
+#[cfg(target_os = "linux")]
+use server::external::procfs_stats::Root;
 
 use super::event::RunEvent;
 use super::idle::IdleHolders;
@@ -22,9 +24,11 @@ use super::kept::{KeptServers, StartedServer, end_leftovers};
 use super::launch::Launch;
 use super::marks::{Mark, Observations, TurnFigures};
 use super::outcome;
+#[cfg(target_os = "linux")]
+use super::profiling::{Profiling, Turns};
 use super::server::{Listening, RunningServer, SERVER_TIMEOUT};
 #[cfg(target_os = "linux")]
-use super::turns::{TurnWatch, Watched};
+use super::turns::{TurnWatch, Watched, root_of};
 use super::warm_up::{self, Warmth};
 use crate::clients::{self, Fleet};
 use crate::judge::{self, TAKEN_SHARE_MAX_INTERLEAVED};
@@ -91,6 +95,8 @@ pub(super) struct HeatRun<'a, 'b> {
     pub(super) fleet: &'b mut dyn Fleet,
     /// The external servers that a search keeps; `None` for other strategies.
     pub(super) kept: Option<&'b mut KeptServers>,
+    /// Whether stacks of the servers are sampled.
+    pub(super) is_profiled: bool,
     pub(super) on_event: &'b mut dyn FnMut(RunEvent<'_>),
 }
 
@@ -156,7 +162,17 @@ impl<'a> HeatRun<'a, '_> {
         let start_ns = self.fleet.begin(&mut hook).map_err(|error| (0, contestants[0].cause_of_client_error(error)))?;
         #[cfg(target_os = "linux")]
         let turns = watch_turns(contestants, start_ns);
+        #[cfg(target_os = "linux")]
+        let profiling = self.is_profiled.then(|| profile(contestants, start_ns)).transpose();
+        #[cfg(target_os = "linux")]
+        let profiling = profiling.map_err(|error| (0, error))?;
         let reports = self.watch(contestants, start_ns)?;
+        #[cfg(target_os = "linux")]
+        if let Some(profiling) = profiling {
+            // The processes must exist, because their memory tells the names of functions.
+            let profiles = profiling.end().into_iter();
+            contestants.iter_mut().zip(profiles).for_each(|(it, profile)| it.observations.profile = Some(profile));
+        }
         #[cfg(target_os = "linux")]
         let turns = turns.map_or_else(Vec::new, TurnWatch::end);
         #[cfg(not(target_os = "linux"))]
@@ -427,6 +443,20 @@ fn watch_turns(contestants: &mut [Contestant<'_>], start_ns: u64) -> Option<Turn
     let servers = contestants.iter_mut().map(watched).collect();
     // Without the thread, the share is unknown.
     TurnWatch::start(servers, slices, window, start_ns, contestants[0].trial.serve.cpus()).ok()
+}
+
+/// Begins to sample the stacks of the servers.
+#[cfg(target_os = "linux")]
+fn profile(contestants: &mut [Contestant<'_>], start_ns: u64) -> anyhow::Result<Profiling> {
+    let Trial { client, workload, .. } = contestants[0].trial;
+    let turns = Turns::new(client.slices, client.window_ns(&workload.phases), start_ns);
+    let root = |it: &mut Contestant<'_>| {
+        let pid = it.server().process.pid().as_raw_nonzero().get();
+        root_of(&it.trial.serve, pid)
+    };
+    let roots: Vec<Option<Root>> = contestants.iter_mut().map(root).collect();
+    let cpus: BTreeSet<usize> = contestants.iter().flat_map(|it| it.trial.serve.cpus()).copied().collect();
+    Profiling::start(roots, turns, cpus.into_iter().collect()).map_err(anyhow::Error::msg)
 }
 
 /// Merges the reports of each contestant's clients. Leaves out rounds in which any client paused, alike for all contestants.

@@ -11,7 +11,7 @@ use crate::host::interrupts::{self, Accounting};
 use crate::host::monitors;
 use crate::host::ticks::{Reading, Shares};
 use crate::record::network::NetworkRecord;
-use crate::record::{Trial, WarmUp, requests_answered};
+use crate::record::{Profile, Trial, WarmUp, requests_answered};
 
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {
@@ -69,6 +69,8 @@ pub(super) struct Observations {
     pub(super) load: Option<LoadResult>,
     pub(super) idle: Option<IdleResult>,
     pub(super) network: Option<NetworkRecord>,
+    /// The sampled stacks, without the CPU time per request.
+    pub(super) profile: Option<Profile>,
 }
 
 impl Observations {
@@ -95,6 +97,14 @@ impl Observations {
 
     fn contestants(&self) -> f64 {
         f64::from(self.contestants.max(1))
+    }
+
+    /// The profile, with the CPU time per request in its window.
+    pub(super) fn take_profile(&mut self) -> Option<Profile> {
+        let (counters, load) = (self.counters()?, self.load.as_ref()?);
+        let requests = requests_answered(&counters, load);
+        let cpu_ns_per_request = (requests > 0.0).then(|| counters.cpu_ns() as f64 / requests);
+        Some(Profile { cpu_ns_per_request, ..self.profile.take()? })
     }
 
     /// The longer delay of the two marks, in nanoseconds of the contestant's own slices, as its window.

@@ -14,6 +14,9 @@ pub mod launch;
 pub mod leftovers;
 mod marks;
 mod outcome;
+mod profiled;
+#[cfg(target_os = "linux")]
+mod profiling;
 pub mod runner;
 mod server;
 #[cfg(target_os = "linux")]

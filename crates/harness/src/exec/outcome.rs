@@ -45,6 +45,8 @@ pub(super) fn record(
         idle: observations.idle,
         network: observations.network,
         cpu_taken_by_others: taken,
+        profile: None,
+        profile_error: None,
         load: observations.load,
         verdict,
     }

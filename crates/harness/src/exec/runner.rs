@@ -11,7 +11,7 @@ use super::heat::{Contestant, HeatRun};
 use super::kept::KeptServers;
 use super::launch::Launch;
 use super::marks::Observations;
-use super::outcome;
+use super::{outcome, profiled};
 use crate::clients::Fleet;
 use crate::record::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::samples::Unwritten;
@@ -112,7 +112,8 @@ fn run_heat(
             let Options { launch, stop } = *options;
             let Kept { servers, testbed } = kept;
             let kept = header.strategy.is_search().then_some(servers);
-            HeatRun { launch, stop, testbed: testbed.as_ref(), fleet, kept, on_event }.run(&mut contestants)
+            let testbed = testbed.as_ref();
+            HeatRun { launch, stop, testbed, fleet, kept, is_profiled: false, on_event }.run(&mut contestants)
         }
         Err(error) => vec![Some(Err(error))],
     };
@@ -175,6 +176,19 @@ fn run_heat(
             kept.servers.end(&record.trial.serve);
         }
         records.push(record);
+    }
+    if header.is_profiled && records.iter().all(|record| record.verdict.kind != VerdictKind::Failed) {
+        let means = (options.launch, options.stop, kept.testbed.as_ref());
+        let profiles = profiled::run(heat, store, means, fleet, on_event);
+        if options.stop.is_aborted() {
+            remove_drafts(heat, store);
+            return Ok(None);
+        }
+        for (record, profile) in records.iter_mut().zip(profiles) {
+            (record.profile, record.profile_error) = (profile.as_ref().ok().cloned(), profile.err());
+        }
+        let elapsed_ns = start.1.elapsed().as_nanos() as u64;
+        records.iter_mut().for_each(|record| record.elapsed_ns = elapsed_ns);
     }
     Ok(Some(records))
 }

@@ -33,13 +33,17 @@ pub(super) struct Watched {
 impl Watched {
     /// Finds the processes of a server. `pid` is the process that muxbench started for it. `None` if they are unknown or too many.
     pub(super) fn find(serve: &ServerSpec, pid: i32, cpus: usize) -> Option<Self> {
-        let root = match serve {
-            ServerSpec::Ours(_) => Root::Server(pid),
-            ServerSpec::External(_) => Root::Supervisor(pid),
-            ServerSpec::Target(target) => Root::Server(target.pid?),
-        };
-        Some(Self { clocks: CpuClocks::find(root, PROCESSES_MAX)?, cpus: cpus as u64 })
+        Some(Self { clocks: CpuClocks::find(root_of(serve, pid)?, PROCESSES_MAX)?, cpus: cpus as u64 })
     }
+}
+
+/// Returns the root of a server's processes. `pid` is the process that muxbench started for it. `None` if it is unknown.
+pub(super) fn root_of(serve: &ServerSpec, pid: i32) -> Option<Root> {
+    Some(match serve {
+        ServerSpec::Ours(_) => Root::Server(pid),
+        ServerSpec::External(_) => Root::Supervisor(pid),
+        ServerSpec::Target(target) => Root::Server(target.pid?),
+    })
 }
 
 /// A thread that reads the servers' CPU times at the edges of slices.

@@ -66,6 +66,9 @@ pub struct Plan {
     /// Whether idle CPUs of this host poll during the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle_cpus_poll: bool,
+    /// Whether stacks of the servers are sampled after each measured heat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_profiled: bool,
     /// The network between server and client, and the means that apply it. `None` if the experiment has no network, or this
     /// host lacks the means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +87,9 @@ pub struct Plan {
 impl Plan {
     /// Returns the estimated duration in nanoseconds. Infeasible trials take no time.
     pub fn duration_ns(&self) -> u64 {
-        self.trials.iter().filter(|trial| trial.infeasible.is_empty()).map(duration_ns).sum()
+        let profiled_ns = |trial: &Trial| if self.is_profiled { duration_ns(&trial.profiled()) } else { 0 };
+        let feasible = self.trials.iter().filter(|trial| trial.infeasible.is_empty());
+        feasible.map(|trial| duration_ns(trial) + profiled_ns(trial)).sum()
     }
 
     /// Sorts the trials by rate and renumbers them. All repeats of a rate finish before the next rate begins. Trials of one
@@ -186,6 +191,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         seed: experiment.seed,
         network: lab,
         idle_cpus_poll,
+        is_profiled: experiment.profile,
         interleave: experiment.interleave,
         interleaving,
         warnings,

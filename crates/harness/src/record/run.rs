@@ -9,6 +9,7 @@ use server::metrics::counters::Totals;
 use wire::stream::Direction;
 
 use super::network::NetworkRecord;
+use super::profile::Profile;
 use super::rates;
 use super::strategy::Strategy;
 use super::trial::Trial;
@@ -44,6 +45,12 @@ pub struct TrialRecord {
     /// The share of the server's CPUs that other processes took during the window. `None` if unknown, or if the client
     /// shared these CPUs.
     pub cpu_taken_by_others: Option<f64>,
+    /// What the server's CPU time was spent for. `None` without `profile`, or if sampling failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// Why sampling failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_error: Option<String>,
     /// The verdict on the trial.
     pub verdict: Verdict,
 }
@@ -61,6 +68,7 @@ impl TrialRecord {
             idle: None,
             network: None,
             cpu_taken_by_others: None,
+            profile: None,
             verdict: Verdict::failed(format!("the figures cannot be stored, because one is not a number ({error})")),
             ..self
         }
@@ -143,6 +151,9 @@ pub struct RunHeader {
     /// Whether idle CPUs of this host poll during the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle_cpus_poll: bool,
+    /// Whether stacks of the servers are sampled after each measured heat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_profiled: bool,
     /// Whether the run is distributed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_distributed: bool,
@@ -165,6 +176,7 @@ impl RunHeader {
             host: Default::default(),
             placement: plan.placement,
             idle_cpus_poll: plan.idle_cpus_poll,
+            is_profiled: plan.is_profiled,
             is_distributed: false,
         }
     }

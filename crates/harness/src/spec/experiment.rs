@@ -47,6 +47,10 @@ pub struct Experiment {
     /// Whether the first architecture runs a second time as a placebo, whose ratio shows the noise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub placebo: bool,
+    /// Whether each measured heat is followed by a heat in which the stacks of the servers are sampled, to show where the CPU time of a
+    /// request goes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile: bool,
     /// The seed of all random numbers.
     #[serde(default)]
     pub seed: u64,

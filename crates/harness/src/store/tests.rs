@@ -26,6 +26,8 @@ pub(super) fn record(header: &RunHeader, index: usize) -> TrialRecord {
         warm_up: None,
         network: None,
         cpu_taken_by_others: None,
+        profile: None,
+        profile_error: None,
         verdict: Verdict::failed("made up"),
     }
 }

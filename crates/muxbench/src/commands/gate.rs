@@ -208,6 +208,10 @@ fn gate(args: &Args) -> anyhow::Result<ExitCode> {
             let summary = report::analysis::Summary::of(&run);
             output::print(&format!("\n{}", text::cost::render(&summary, args.execution.format.medium())))?;
         }
+        if run.header.is_profiled {
+            let summary = report::analysis::Summary::of(&run);
+            output::print(&format!("\n{}", text::profile::of_run(&summary, args.execution.format.medium())))?;
+        }
         let places = places(&folder, report.outcome, args.execution.has("explain"), args.history.is_some());
         execution::print_places(&places, args.execution.format.markdown)?;
     }

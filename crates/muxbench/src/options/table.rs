@@ -92,6 +92,7 @@ const RUN: u64 = 1 << 40;
 const STRICT: u64 = 1 << 41;
 const HOLD: u64 = 1 << 42;
 const LISTEN: u64 = 1 << 43;
+const PROFILE: u64 = 1 << 44;
 
 /// The groups of each load with a client.
 const TRAFFIC: u64 =
@@ -137,7 +138,7 @@ const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are s
 pub const COMMANDS: &[Command] = &[
     command(
         "compare",
-        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | REPEATS | PLACEBO | EXPLAIN | VERSUS | DISTRIBUTED,
+        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | REPEATS | PLACEBO | EXPLAIN | VERSUS | PROFILE | DISTRIBUTED,
         &["budget"],
         &[NO_RESULT, ABSENT, RESUMABLE],
     ),
@@ -152,6 +153,7 @@ pub const COMMANDS: &[Command] = &[
             | REPEATS
             | PLACEBO
             | EXPLAIN
+            | PROFILE
             | DISTRIBUTED,
         &["csv", "tsv"],
         &[NO_RESULT, ABSENT, RESUMABLE],
@@ -185,7 +187,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command(
         "gate",
-        SETUP | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | DISTRIBUTED,
+        SETUP | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | PROFILE | DISTRIBUTED,
         &["junit", "history", "label"],
         &[
             (0, "the new build is not slower"),
@@ -198,7 +200,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command(
         "run",
-        STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | ALLOWED | DISTRIBUTED,
+        STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | PROFILE | ALLOWED | DISTRIBUTED,
         &[],
         &[NO_RESULT, ABSENT, RESUMABLE],
     ),
@@ -587,6 +589,13 @@ rows! {
     PLACEBO "Trials" "" {
         /// Run the first architecture a second time: its ratio to the first shows the noise
         "placebo" "" switch;
+    }
+    PROFILE "Trials" "" {
+        /// Show where a request's CPU time goes, by sampled stacks
+        ///
+        /// Runs each heat once more, at least 2 s long, and samples the stacks of the servers in their turns. The measured figures stay
+        /// untouched. Needs Linux, and root or kernel.perf_event_paranoid=-1
+        "profile" "" switch;
     }
     LOAD "Trials" "" {
         /// Seed of all random numbers: the order of trials, the schedules [default: 1]

@@ -29,6 +29,7 @@ mod overflow;
 mod overload;
 mod package;
 mod page;
+mod profile;
 mod rates;
 mod redis;
 mod schemas;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         overflow::cases,
         overload::cases,
         page::cases,
+        profile::cases,
         package::cases,
         rates::cases,
         redis::cases,

@@ -7,6 +7,7 @@
 //! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them;
 //!   `tail`: tails that a median hides
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
+//! - [`profile`]: where a request's CPU time goes
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
 //!   of servers in one window; `warm_up`: the warm-ups of external servers
 //! - [`workload`]: workloads in words; [`dimension`]: the dimensions in which workloads differ
@@ -34,6 +35,8 @@ mod interleaving;
 mod network;
 pub mod overload;
 pub(crate) mod pairs;
+pub mod profile;
+pub(crate) mod profiles;
 pub mod recovery;
 mod row;
 pub mod run_diff;

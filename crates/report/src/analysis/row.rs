@@ -12,6 +12,7 @@ use stats::{Distribution, Estimate, Ratio, Repeat};
 
 use super::balance::Balance;
 use super::cost::CostBreakdown;
+use super::profile::RowProfile;
 use super::stream::Streams;
 use crate::format;
 use crate::list::distinct;
@@ -47,6 +48,9 @@ pub struct Comparison {
     pub(crate) margin: f64,
     /// The ratios of all pairs of ranked rows.
     pub(crate) pairs: Vec<Pair>,
+    /// Why trials have no samples, although the run has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) profile_problems: Vec<String>,
     /// The ratio of the placebo to its reference; `None` without a placebo.
     pub(crate) noise: Option<Ratio>,
 }
@@ -119,6 +123,9 @@ pub struct Row {
     /// `None` without counters of the server.
     pub cost: Option<Cost>,
     pub(crate) breakdown: Option<CostBreakdown>,
+    /// Where the CPU time goes; `None` without samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) profile: Option<RowProfile>,
     /// `None` unless the server has several network threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,

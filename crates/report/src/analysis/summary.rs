@@ -20,6 +20,8 @@ use super::cost::CostBreakdown;
 use super::interleaving;
 use super::network;
 use super::pairs;
+use super::profile::{self, RowProfile};
+use super::profiles;
 pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, Pair, Tls};
 pub use super::row::{Comparison, Cost, MARGIN, Row, RowFigure};
 use super::stream::Streams;
@@ -85,6 +87,7 @@ fn comparison(run: &Run, figures: &RunFigures<'_>, workload: &Workload, pruned: 
     });
     let mut rows: Vec<Row> = rows.collect();
     rank(&mut rows, workload.is_closed());
+    profiles::compare(&mut rows);
     if run.header.trials.iter().any(|trial| trial.workload == *workload && trial.is_reference) {
         // References link groups by ratios, so added times are known only within the group of the best row.
         let heats = |row: &Row| -> BTreeSet<u32> {
@@ -114,6 +117,7 @@ fn comparison(run: &Run, figures: &RunFigures<'_>, workload: &Workload, pruned: 
         margin: run.header.strategy.margin().unwrap_or(MARGIN),
         rows,
         pairs,
+        profile_problems: profile::problems(records.iter().copied()),
         noise,
     }
 }
@@ -283,6 +287,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], figures: &RunFigures<'_>, m
         clients_from: client_tail::clients_from(&late),
         cost: cost(&counters, requests, figures.estimate(&records, Figure::Cpu)),
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
+        profile: RowProfile::of(&records),
         balance: Balance::of(&counters),
         service,
         figures: row_figures,

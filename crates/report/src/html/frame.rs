@@ -107,6 +107,6 @@ pub struct Drawing<'a> {
 }
 
 /// Returns the value as JSON that contains no `</script>`.
-fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
+pub(super) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }

@@ -5,6 +5,7 @@
 //! - [`frame`]: the parts that every page has
 
 pub mod atlas;
+mod flames;
 pub mod frame;
 pub mod index;
 pub mod page;

@@ -4,8 +4,10 @@ use askama::Template;
 use harness::record::{Bound, Check, Run, TrialRecord};
 use serde_json::{Value, json};
 
-use super::frame::{Drawing, Frame};
+use super::flames::Flames;
+use super::frame::{Drawing, Frame, embedded};
 use crate::analysis::overload::{Overload, Overloads};
+use crate::analysis::profiles;
 use crate::analysis::summary::{Comparison, Row, missing_by_reason};
 use crate::analysis::undecided;
 use crate::analysis::warm_up;
@@ -19,6 +21,7 @@ use crate::plot::chart::Chart;
 use crate::plot::figures::{FIRST, FigureSpec, RANKING};
 use crate::text::host::counts;
 use crate::text::overload;
+use crate::text::profile;
 use crate::text::run;
 use crate::text::tail_mark;
 
@@ -58,6 +61,25 @@ struct Table {
     rows: Vec<TableRow>,
     /// Explanations of an overload; of a ranking, what is not valid or missing.
     notes: Vec<String>,
+    profile: Option<ProfileTable>,
+}
+
+/// Where a request's CPU time goes.
+struct ProfileTable {
+    headings: Vec<String>,
+    lines: Vec<Vec<String>>,
+    sentences: Vec<String>,
+    /// The data of the flame graphs.
+    flames: String,
+}
+
+/// Returns the profiles of a workload; `None` without any.
+fn profile_table(run: &Run, comparison: &Comparison) -> anyhow::Result<Option<ProfileTable>> {
+    let Some(flames) = Flames::of(run, comparison) else { return Ok(None) };
+    let rows = profiles::rows(comparison);
+    let (headings, lines) = profile::lines(&rows);
+    let sentences = [profile::note(&rows)].into_iter().chain(profiles::sentences(comparison)).collect();
+    Ok(Some(ProfileTable { headings, lines, sentences, flames: embedded(&flames)? }))
 }
 
 struct TableRow {
@@ -96,7 +118,11 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         is_overload: overloads.is_some(),
         tables: match &overloads {
             Some(overloads) => overload_tables(overloads, architectures),
-            None => summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
+            None => {
+                let table =
+                    |comparison| Ok(Table { profile: profile_table(run, comparison)?, ..table(comparison, &place) });
+                summary.comparisons.iter().map(table).collect::<anyhow::Result<_>>()?
+            }
         },
         interval_method: summary.interval_method,
         first,
@@ -115,6 +141,7 @@ fn without_histograms(mut value: Value) -> Value {
         match value {
             Value::Object(fields) => {
                 fields.remove("histogram");
+                fields.remove("stacks");
                 fields.values_mut().for_each(strip);
             }
             Value::Array(values) => values.iter_mut().for_each(strip),
@@ -145,6 +172,7 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
         headings: columns.iter().map(|column| column.heading.clone()).collect(),
         rows: rows.iter().map(row).collect(),
         notes: tail.chain(reasons).chain(missing_by_reason(rows)).collect(),
+        profile: None,
     }
 }
 
@@ -161,6 +189,7 @@ fn overload_tables(overloads: &Overloads, architectures: &[String]) -> Vec<Table
         headings: columns.iter().map(|column| column.heading.clone()).collect(),
         rows: rows.iter().copied().map(row).collect(),
         notes: overload::problems(&rows),
+        profile: None,
     };
     overloads.workloads().into_iter().map(table).collect()
 }

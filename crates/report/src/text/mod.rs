@@ -3,8 +3,8 @@
 //! # Layout
 //! - [`medium`]: the two media; [`style`]: colours; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of
 //!   doubtful quantiles
-//! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins, with `balance`;
-//!   `host`: the host and the settings
+//! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins, with `balance`; [`profile`]:
+//!   where the CPU time of a request goes; `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
 //! - [`advice`]: races; [`atlas`]: decision maps; [`gate`], [`gate_history`]: gates; [`overload`]: overloads
 //! - [`load_result`]: one client's report in a line
@@ -34,6 +34,7 @@ pub mod needs;
 pub mod observation;
 pub mod overload;
 pub mod plan;
+pub mod profile;
 pub mod run;
 pub mod run_diff;
 pub mod style;

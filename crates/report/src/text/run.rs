@@ -10,7 +10,7 @@ use super::host::conditions;
 use super::medium::Medium;
 use super::style::Style;
 use super::table::{self, Column, column};
-use super::{along, boxplot, load_result, tail_mark};
+use super::{along, boxplot, load_result, profile, tail_mark};
 use crate::analysis::conclusion;
 use crate::analysis::stream::Streams;
 use crate::analysis::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, Tls, missing_by_reason};
@@ -188,6 +188,7 @@ pub fn render_versus(run: &Run, versus: Option<&str>, medium: Medium) -> String 
         lines.extend(queued(comparison, medium));
         lines.extend(tls(rows, medium));
         lines.extend(kernel(rows, medium));
+        lines.extend(profile::render(comparison, medium));
         for row in rows {
             if row.unsampled > 0 {
                 let text =

@@ -58,6 +58,8 @@ fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadResult)) -> TrialRecor
         warm_up: None,
         network: None,
         cpu_taken_by_others: None,
+        profile: None,
+        profile_error: None,
         verdict,
     }
 }

@@ -85,6 +85,7 @@ fn failed_run(folder: &Path, experiment: &str) {
         host: host.facts,
         placement: plan.placement,
         idle_cpus_poll: false,
+        is_profiled: false,
         is_distributed: false,
     };
     let store = harness::store::Store::create(folder, &header).unwrap();
@@ -105,6 +106,8 @@ fn failed_run(folder: &Path, experiment: &str) {
             separated: None,
             warm_up: None,
             cpu_taken_by_others: None,
+            profile: None,
+            profile_error: None,
             verdict,
         };
         store.commit(&record).unwrap();
