@@ -19,7 +19,7 @@ use muxbench_profile::{Calls, Category, Classifier};
 mod skipped;
 
 /// The samples of a piece of work.
-const SAMPLES: u64 = 800;
+const SAMPLES: u64 = 400;
 
 /// Samples this process while two threads execute `work`. Returns the share of each category; `None` for unexplained stacks.
 fn shares(work: impl Fn(usize) + Sync) -> HashMap<Option<Category>, f64> {

@@ -16,8 +16,8 @@ use server::external::procfs_stats::Root;
 use crate::record::Profile;
 use crate::spec::units::Cpus;
 
-/// The time between readings of the samples, which fill their memory in 0.3 s.
-const READ_INTERVAL: Duration = Duration::from_millis(50);
+/// The time between readings of the samples, which fill their memory in 2 s.
+const READ_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which contestant's measured part a time belongs to.
 pub(super) struct Turns {

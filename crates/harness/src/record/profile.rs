@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Trial, Workload};
 
-/// The shortest window of a heat in which stacks are sampled, in nanoseconds: a server that uses a tenth of a CPU then has 850 samples.
-const WINDOW_NS_MIN: u64 = 2_000_000_000;
+/// The shortest window of a heat in which stacks are sampled, in nanoseconds: a server that uses a fifth of a CPU then has 490 samples.
+const WINDOW_NS_MIN: u64 = 5_000_000_000;
 
 /// The sampled stacks of a server, in the measured parts of its slices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

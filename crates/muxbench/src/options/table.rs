@@ -593,7 +593,7 @@ rows! {
     PROFILE "Trials" "" {
         /// Show where a request's CPU time goes, by sampled stacks
         ///
-        /// Runs each heat once more, at least 2 s long, and samples the stacks of the servers in their turns. The measured figures stay
+        /// Runs each heat once more, at least 5 s long, and samples the stacks of the servers in their turns. The measured figures stay
         /// untouched. Needs Linux, and root or kernel.perf_event_paranoid=-1
         "profile" "" switch;
     }

@@ -10,7 +10,7 @@ use harness::record::{Profile, TrialRecord};
 use profile::{Category, Classifier};
 use schemars::JsonSchema;
 use serde::Serialize;
-use stats::Estimate;
+use stats::{Estimate, Repeat, ratio};
 
 /// Where the CPU time of a row's requests goes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -38,12 +38,11 @@ pub struct Part {
     pub(crate) category: Option<Category>,
     #[serde(flatten)]
     pub(crate) estimate: Estimate,
-    /// The time less that of the best row; `None` for that row, and for rows that have no heat in common with it.
+    /// The time less that of the best row; `None` for that row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_ns: Option<Estimate>,
-    /// The time by heat.
     #[serde(skip)]
-    by_heat: BTreeMap<u32, f64>,
+    repeats: Vec<Repeat>,
 }
 
 /// The CPU time per request of a trial with a profile, in nanoseconds.
@@ -67,12 +66,9 @@ impl RowProfile {
                 *times.entry(heat).or_default() += cpu_ns * f64::from(count) / samples;
             }
         }
-        let part = |(category, mut by_heat): (Option<Category>, BTreeMap<u32, f64>)| {
-            for heat in heats.keys() {
-                by_heat.entry(*heat).or_default();
-            }
-            let estimate = Estimate::arithmetic(&by_heat.values().copied().collect::<Vec<_>>())?;
-            Some(Part { category, estimate, added_ns: None, by_heat })
+        let part = |(category, by_heat): (Option<Category>, BTreeMap<u32, f64>)| {
+            let repeat = |heat: &u32| repeat(*heat, by_heat.get(heat).copied().unwrap_or(0.0));
+            Part::of(category, heats.keys().map(repeat).collect())
         };
         let count = known.len() as f64;
         let profiles = || known.iter().map(|(_, (profile, _))| *profile);
@@ -98,26 +94,29 @@ impl RowProfile {
 
     /// Adds the differences to the best row.
     pub(super) fn compare(&mut self, best: &Self) {
-        let none = BTreeMap::new();
-        for part in &best.parts {
-            if self.part(part.category).is_none()
-                && let Some(heats) = self.parts.first().map(|it| it.by_heat.keys().map(|heat| (*heat, 0.0)).collect())
-            {
-                let estimate = Estimate { value: 0.0, interval: None };
-                self.parts.push(Part { category: part.category, estimate, added_ns: None, by_heat: heats });
-            }
-        }
+        let none = |of: &Self| -> Vec<Repeat> {
+            of.parts.first().map_or(Vec::new(), |it| it.repeats.iter().map(|it| repeat(it.heat, 0.0)).collect())
+        };
+        let (own_none, base_none) = (none(self), none(best));
+        let missing: Vec<_> = best.parts.iter().filter(|part| self.part(part.category).is_none()).collect();
+        self.parts.extend(missing.into_iter().filter_map(|part| Part::of(part.category, own_none.clone())));
         for part in &mut self.parts {
-            let base = best.part(part.category).map_or(&none, |it| &it.by_heat);
-            let heats = best.parts.first().map_or(&none, |it| &it.by_heat);
-            let common = part.by_heat.iter().filter(|(heat, _)| heats.contains_key(heat));
-            let differences: Vec<f64> = common.map(|(heat, ns)| ns - base.get(heat).copied().unwrap_or(0.0)).collect();
-            part.added_ns = Estimate::arithmetic(&differences);
+            part.added_ns = ratio::added(&part.repeats, best.part(part.category).map_or(&base_none, |it| &it.repeats));
         }
     }
 }
 
+/// A repeat of a time that may be 0 and has no ratios.
+fn repeat(heat: u32, ns: f64) -> Repeat {
+    Repeat { heat, value: ns, log: 0.0, own: ns }
+}
+
 impl Part {
+    fn of(category: Option<Category>, repeats: Vec<Repeat>) -> Option<Self> {
+        let estimate = Estimate::arithmetic(&repeats.iter().map(|it| it.value).collect::<Vec<_>>())?;
+        Some(Self { category, estimate, added_ns: None, repeats })
+    }
+
     /// Returns whether the time differs significantly from that of the best row.
     pub(crate) fn differs(&self) -> bool {
         let interval = self.added_ns.and_then(|added| added.interval);

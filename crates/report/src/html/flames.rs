@@ -80,3 +80,29 @@ fn stacks<'a>(records: &[&'a TrialRecord]) -> BTreeMap<Vec<&'a str>, f64> {
     }
     stacks
 }
+
+#[cfg(test)]
+mod tests {
+    use ::profile::Calls;
+    use harness::record::Profile;
+
+    use super::*;
+    use crate::analysis::Summary;
+
+    #[test]
+    fn flames_have_the_cpu_time_of_the_row_without_rare_calls() {
+        let mut run = testkit::interleaved_run();
+        for record in &mut run.records {
+            let stacks = Calls::from_folded("main;send_[k] 5999\nmain;send_[k];copy_[k] 4000\nmain;rare 1\n");
+            record.profile = Some(Profile { stacks, idle: 0, others: 0, lost: 0, cpu_ns_per_request: None });
+        }
+        let summary = Summary::of(&run);
+        let flames = Flames::of(&run, &summary.comparisons[0]).unwrap();
+        assert_eq!(flames.functions, ["main", "send_[k]", "copy_[k]"]);
+        let (row, flame) = (&summary.comparisons[0].rows[0], &flames.rows[0]);
+        let sum_ns: f64 = flame.calls.iter().map(|call| call.2).sum();
+        let cpu_ns = row.profile.as_ref().unwrap().cpu_ns_per_request;
+        assert!((sum_ns / cpu_ns - 1.0).abs() < 1e-3, "{sum_ns} of {cpu_ns}");
+        assert_eq!(flame.calls.iter().map(|call| (call.0, call.1)).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    }
+}

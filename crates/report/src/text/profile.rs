@@ -77,3 +77,70 @@ pub fn of_run(summary: &Summary, medium: Medium) -> String {
     let lines = summary.comparisons.iter().flat_map(|comparison| render(comparison, medium));
     medium.finished(lines.map(|line| line + "\n").collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use harness::record::{Profile, Run};
+    use profile::Calls;
+
+    use super::*;
+
+    /// An interleaved run in which a request of each server costs 20 us, and `extra` of 100 samples, and one more in each repeat, are of
+    /// epoll instead of the send path, in all servers but the first.
+    fn profiled(extra: u32) -> Run {
+        let mut run = testkit::interleaved_run();
+        run.header.is_profiled = true;
+        let first = run.records[0].trial.label();
+        for record in &mut run.records {
+            let extra = if record.trial.label() == first { 0 } else { extra + record.trial.repeat };
+            let call = "main;entry_SYSCALL_64_after_hwframe_[k];do_syscall_64_[k]";
+            let folded = format!(
+                "{call};tcp_sendmsg_[k] {}\n{call};do_epoll_wait_[k] {}\n{call};a_[k];b_[k];c_[k] 2\nmain 18\n",
+                70 - extra,
+                10 + extra
+            );
+            let requests = record.requests_answered().unwrap();
+            let totals = &mut record.server.as_mut().unwrap().totals;
+            (totals.cpu_user_ns, totals.cpu_system_ns, totals.cpu_children_ns) = (0, (20_000.0 * requests) as u64, 0);
+            record.profile = Some(Profile {
+                stacks: Calls::from_folded(&folded),
+                idle: 80,
+                others: 20,
+                lost: 0,
+                cpu_ns_per_request: Some(20_200.0),
+            });
+        }
+        run
+    }
+
+    #[test]
+    fn profile_has_times_by_category_and_differences() {
+        let summary = Summary::of(&profiled(5));
+        insta::assert_snapshot!(of_run(&summary, 120.into()));
+        let rows = rows(&summary.comparisons[0]);
+        let (_, best) = rows[0];
+        let ns = |category| best.part(category).unwrap().estimate.value.round();
+        assert_eq!([ns(Some(Category::Application)), ns(None)], [3_600.0, 400.0]);
+        let shares = [best.running_share, best.idle_share, best.others_share];
+        assert_eq!(shares.map(|share| (100.0 * share).round()), [50.0, 40.0, 10.0]);
+        assert!((best.sampling_cost.unwrap() - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn equal_profiles_have_no_difference() {
+        let mut run = profiled(5);
+        let stacks = run.records[0].profile.clone();
+        run.records.iter_mut().for_each(|record| record.profile.clone_from(&stacks));
+        let text = of_run(&Summary::of(&run), 120.into());
+        assert!(text.contains("spends the same CPU time per request"), "{text}");
+        assert!(text.lines().take_while(|line| !line.starts_with("samples")).all(|line| !line.contains('*')), "{text}");
+    }
+
+    #[test]
+    fn reasons_without_samples_are_shown() {
+        let mut run = testkit::run();
+        run.records[0].profile_error = Some("the server ended".into());
+        let text = of_run(&Summary::of(&run), 80.into());
+        assert!(text.contains("has no samples: the server ended") && !text.contains("Where"), "{text}");
+    }
+}
