@@ -280,13 +280,13 @@ rows! {
         "rate" "RATE" value::<Rate>, is_list: true, short: Some('r'), basic: "*";
     }
     OVER_TIME "Load" "workload." {
-        /// Rate profile over the window, as in ramp:1k..9k:30s
+        /// Rates over the window, as in ramp:1k..9k:30s
         ///
         /// Comma-separated segments: hold:RATE:TIME, ramp:RATE..RATE:TIME, growth:RATE..RATE:TIME (exponential),
         /// step:RATE..RATE+RATE:TIME (the time of each step), spike:RATE..RATE:TIME (up and back), sine:RATE..RATE:PERIOD:TIME. The
         /// window lasts as long as the rate profile. With --rate, the profile is scaled to that mean rate
-        "rate-profile" "PROFILE" value::<Profile>, basic: "load";
-        /// Replay recorded arrivals from a CSV or Parquet file
+        "rate-profile" "RATES" value::<Profile>, basic: "load";
+        /// Replay arrivals from a CSV or Parquet file
         ///
         /// The file has a column of times in ascending order: time_s, time_ms, time_us, time_ns, timestamp (also of dates, as
         /// 2023-11-16 18:17:03.97), or the planned_ns of muxbench's samples. A column `connection` selects the connections. With
