@@ -14,6 +14,7 @@ use crate::commands::{
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
+use crate::options::command::Command as CommandRow;
 use crate::options::format::FormatArgs;
 use crate::options::{is_given, table};
 use crate::{help, output};
@@ -167,7 +168,7 @@ fn conflict(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
     }
-    let row = table::Command::named(command.get_name());
+    let row = CommandRow::named(command.get_name());
     let format = FormatArgs::augment_args(clap::Command::default());
     let is_allowed = |arg: &&Arg| {
         let id = arg.get_id();

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 use crate::exit::{EVERY, Meaning};
-use crate::options::table::Command as CommandRow;
+use crate::options::command::Command as CommandRow;
 
 /// The lowest and the highest number of columns.
 const COLUMNS: (usize, usize) = (40, 100);

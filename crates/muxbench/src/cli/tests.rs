@@ -98,7 +98,7 @@ fn page_of_distributed_runs_names_all_its_commands() {
 #[test]
 fn rows_of_commands_name_their_flags() {
     let command = Cli::command();
-    for row in table::COMMANDS {
+    for row in crate::options::command::COMMANDS {
         let command = command.find_subcommand(row.name).unwrap();
         assert!(row.resumes.iter().all(|it| command.get_arguments().any(|arg| arg.get_id() == it)), "{}", row.name);
     }

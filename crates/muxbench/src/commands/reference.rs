@@ -10,7 +10,7 @@ use traffic::samples;
 
 use crate::commands::schema;
 use crate::exit::{EVERY, Meaning};
-use crate::options::table::{COMMANDS, Command as CommandRow};
+use crate::options::command::{COMMANDS, Command as CommandRow};
 use crate::output;
 
 /// Print a page of the reference as Markdown

@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::command::groups_of;
 use super::row::{NONE, Row};
-use super::table::{ROWS, groups_of};
+use super::table::ROWS;
 
 /// The given options of a command, each with its values: those with a key, or with `IS_ACTION` the others.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,6 @@
 //! Groups of flags that several commands share.
 
+pub mod command;
 pub mod execution;
 pub mod experiment;
 pub mod format;

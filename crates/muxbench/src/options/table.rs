@@ -21,12 +21,12 @@ use traffic::trace::Column;
 use wire::Address;
 use wire::stream::Direction;
 
+use super::command::{Command, RESUMED};
 pub use super::row::Row;
 use super::row::{
     above_0, architecture, bins, body, body_file, boolean, empty_table, exec, exec_config, factor, lost_worker, name,
     network, number, on_off, precision, secret_value, switch, target, target_pid, text, value, whole, work,
 };
-use crate::exit::{COULD_NOT_RUN, Meaning, NO_VALID_TRIAL, SLOWER, STOPPED, UNDECIDED};
 
 /// Declares groups of options. A group has a bit, a heading and a table of the experiment file. A row has its help, its name, the name of
 /// its value, its parser and further properties. Its key is that of its name in the group's table, unless `key` sets another.
@@ -35,7 +35,7 @@ macro_rules! rows {
         $($(#[doc = $help:literal])+ $name:literal $value:literal $parse:expr $(, $property:ident: $setting:expr)*;)+
     })+) => {
         pub const ROWS: &[Row] = &[$($(Row {
-            group: $group,
+            group: super::command::$group,
             heading: $heading,
             name: $name,
             key_of_name: concat!($table, $name),
@@ -48,204 +48,12 @@ macro_rules! rows {
     };
 }
 
-const RATE: u64 = 1;
-const CONNECTIONS: u64 = 1 << 1;
-const LOAD: u64 = 1 << 2;
-const OVER_TIME: u64 = 1 << 3;
-const CLOSED: u64 = 1 << 4;
-const SESSIONS: u64 = 1 << 5;
-const SESSION_WINDOW: u64 = 1 << 6;
-const SERVICE: u64 = 1 << 7;
-const TLS: u64 = 1 << 8;
-const HTTP: u64 = 1 << 9;
-const FOLDER: u64 = 1 << 10;
-const KV: u64 = 1 << 11;
-const KV_REQUESTS: u64 = 1 << 12;
-const KV_SERVER: u64 = 1 << 13;
-const STREAM: u64 = 1 << 14;
-const PORTS: u64 = 1 << 15;
-const DATAGRAM_SERVER: u64 = 1 << 16;
-const PHASES: u64 = 1 << 17;
-const PLACEMENT: u64 = 1 << 18;
-const SHARED: u64 = 1 << 19;
-const CLIENT: u64 = 1 << 20;
-const RETRIES: u64 = 1 << 21;
-const SERVER: u64 = 1 << 22;
-const SYSCALLS: u64 = 1 << 23;
-const TRIALS: u64 = 1 << 24;
-const SLICES: u64 = 1 << 25;
-const PLACEBO: u64 = 1 << 26;
-const LAB: u64 = 1 << 27;
-const CONDITIONS: u64 = 1 << 28;
-const EXPLAIN: u64 = 1 << 29;
-const ALLOWED: u64 = 1 << 30;
-const DISTRIBUTED: u64 = 1 << 31;
-const VERSUS: u64 = 1 << 32;
-const ARCHITECTURES: u64 = 1 << 33;
-const SERVERS: u64 = 1 << 34;
-const SEARCH: u64 = 1 << 35;
-const AT_RATE: u64 = 1 << 36;
-const PULSE: u64 = 1 << 37;
-const REPEATS: u64 = 1 << 38;
-const STORE: u64 = 1 << 39;
-const RUN: u64 = 1 << 40;
-const STRICT: u64 = 1 << 41;
-const HOLD: u64 = 1 << 42;
-const LISTEN: u64 = 1 << 43;
-const PROFILE: u64 = 1 << 44;
-
-/// The groups of each load with a client.
-const TRAFFIC: u64 =
-    CONNECTIONS | LOAD | SERVICE | TLS | HTTP | KV | KV_REQUESTS | PHASES | PLACEMENT | SHARED | CLIENT | RETRIES;
-/// The groups of each comparison of servers.
-const SETUP: u64 =
-    TRAFFIC | SERVERS | FOLDER | KV_SERVER | SERVER | SYSCALLS | TRIALS | SLICES | LAB | CONDITIONS | ALLOWED;
-/// The groups of each comparison of any number of servers.
-const SERIES: u64 = SETUP | ARCHITECTURES;
-/// The groups of commands that also take traffic without a rate.
-const ANY_LOOP: u64 = RATE | CLOSED | STREAM | SESSIONS | SESSION_WINDOW | PORTS;
-
-/// The groups of each command that stores a run.
-const STORED: u64 = STORE | RUN | STRICT;
-/// The groups whose options `--resume` allows.
-const RESUMED: u64 = RUN | STRICT | ALLOWED | DISTRIBUTED | EXPLAIN | VERSUS;
-
-/// A command.
-pub struct Command {
-    pub name: &'static str,
-    /// The groups that it takes.
-    groups: u64,
-    /// The other flags that its `--resume` allows, because they extend a search or write files.
-    pub resumes: &'static [&'static str],
-    /// Its exit codes, besides or instead of those of all commands.
-    pub exits: &'static [Meaning],
-}
-
-const fn command(
-    name: &'static str,
-    groups: u64,
-    resumes: &'static [&'static str],
-    exits: &'static [Meaning],
-) -> Command {
-    Command { name, groups, resumes, exits }
-}
-
-const NO_RESULT: Meaning = (NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects");
-const ABSENT: Meaning = (COULD_NOT_RUN, "a server ran in no trial; the results are those of the others");
-const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
-
-/// The commands with options of the table, or with exit codes of their own.
-pub const COMMANDS: &[Command] = &[
-    command(
-        "compare",
-        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | OVER_TIME | REPEATS | PLACEBO | EXPLAIN | VERSUS | PROFILE | DISTRIBUTED,
-        &["budget"],
-        &[NO_RESULT, ABSENT, RESUMABLE],
-    ),
-    command(
-        "sweep",
-        SERIES
-            | STORED
-            | SESSIONS
-            | SESSION_WINDOW
-            | PORTS
-            | DATAGRAM_SERVER
-            | REPEATS
-            | PLACEBO
-            | EXPLAIN
-            | PROFILE
-            | DISTRIBUTED,
-        &["csv", "tsv"],
-        &[NO_RESULT, ABSENT, RESUMABLE],
-    ),
-    command(
-        "capacity",
-        SERIES | STORED | SEARCH | AT_RATE | SESSIONS | PORTS | DATAGRAM_SERVER | PLACEBO | DISTRIBUTED,
-        &["time-max"],
-        &[(NO_VALID_TRIAL, "no probe met the limits, a lost worker, or a result that --strict rejects"), RESUMABLE],
-    ),
-    command(
-        "overload",
-        SERIES | STORED | SEARCH | PULSE | PLACEBO | DISTRIBUTED,
-        &[],
-        &[
-            (NO_VALID_TRIAL, "no server has a known recovery, a lost worker, or a result that --strict rejects"),
-            RESUMABLE,
-        ],
-    ),
-    command(
-        "advise",
-        SERIES | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN,
-        &[],
-        &[(NO_VALID_TRIAL, "no winner, or a result that --strict rejects"), RESUMABLE],
-    ),
-    command(
-        "atlas",
-        SERIES | STORE | RUN | ANY_LOOP | DATAGRAM_SERVER,
-        &["budget", "html"],
-        &[(NO_VALID_TRIAL, "no race has an answer"), RESUMABLE],
-    ),
-    command(
-        "gate",
-        SETUP | STORED | ANY_LOOP | DATAGRAM_SERVER | EXPLAIN | PROFILE | DISTRIBUTED,
-        &["junit", "history", "label"],
-        &[
-            (0, "the new build is not slower"),
-            (SLOWER, "the new build is slower, or worse by another figure"),
-            (NO_VALID_TRIAL, "a lost worker, or with --strict: not all trials are valid"),
-            (UNDECIDED, "undecided at the end of the budget"),
-            (COULD_NOT_RUN, "failed: the gate could not run"),
-            RESUMABLE,
-        ],
-    ),
-    command(
-        "run",
-        STORED | SYSCALLS | TRIALS | EXPLAIN | VERSUS | PROFILE | ALLOWED | DISTRIBUTED,
-        &[],
-        &[NO_RESULT, ABSENT, RESUMABLE],
-    ),
-    command(
-        "load",
-        STORED | TRAFFIC | ANY_LOOP | OVER_TIME | DISTRIBUTED,
-        &["samples"],
-        &[(NO_VALID_TRIAL, "the trial is not valid"), RESUMABLE],
-    ),
-    command("plan", SYSCALLS | TRIALS, &[], &[]),
-    command("report", EXPLAIN | VERSUS, &[], &[]),
-    command("reproduce", 0, &[], &[(STOPPED, "stopped by a signal; a second call continues")]),
-    command("calibrate", PLACEMENT | CLIENT, &[], &[(NO_VALID_TRIAL, "with --strict: a bias exceeds its limit")]),
-    command(
-        "serve",
-        LISTEN | SERVER | SYSCALLS | DATAGRAM_SERVER | PORTS | SERVICE | STREAM | KV_SERVER | FOLDER,
-        &[],
-        &[],
-    ),
-    command("observe", 0, &[], &[(STOPPED, "stopped by a second signal")]),
-    command(
-        "idle",
-        HOLD | CONNECTIONS | SERVICE | TLS | HTTP | KV | STREAM,
-        &[],
-        &[(NO_VALID_TRIAL, "a connection was not alive at the end"), (STOPPED, "stopped by a second signal")],
-    ),
-    command("lab", CONDITIONS, &[], &[]),
-];
-
 impl Command {
-    /// Returns the row of a command, if it has one.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        COMMANDS.iter().find(|row| row.name == name)
-    }
-
     /// Whether `--resume` allows a flag.
     pub fn can_resume_with(&self, flag: &str) -> bool {
         let is_resumed = |row: &Row| row.name == flag && row.group & RESUMED != 0;
         self.resumes.contains(&flag) || ROWS.iter().any(is_resumed)
     }
-}
-
-/// Returns the groups of a command; all for another word.
-pub fn groups_of(command: &str) -> u64 {
-    Command::named(command).map_or(u64::MAX, |row| row.groups)
 }
 
 rows! {
