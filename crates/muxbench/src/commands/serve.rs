@@ -133,14 +133,14 @@ fn forward<I: Iterator<Item = Message>>(
 }
 
 fn service(experiment: &Experiment) -> anyhow::Result<ServiceSpec> {
+    let workload = &experiment.workload;
+    if workload.service == Service::Http {
+        // Any client may come, so each path has the size.
+        return Ok(workload.http.clone().unwrap_or_default().service(workload.response));
+    }
     let loads = experiment.unread_loads().map_err(anyhow::Error::msg)?;
     let [load] = &loads[..] else { bail!("--ports: a server has one number of ports, not {}; name one", loads.len()) };
-    let workload = &experiment.workload;
-    Ok(match workload.service {
-        // Any client may come, so each path has the size.
-        Service::Http => workload.http.clone().unwrap_or_default().service(workload.response),
-        _ => load.service.clone(),
-    })
+    Ok(load.service.clone())
 }
 
 /// Serves for a user: prints the address first, and the counters at the end.
@@ -219,7 +219,13 @@ fn experiment(args: &Args) -> anyhow::Result<Experiment> {
     for sentence in experiment.unused() {
         output::note(args.options.with_flag(sentence, false));
     }
-    Ok(checked(&experiment, &args.options, false)?.0)
+    let response = experiment.workload.response;
+    let mut experiment = checked(&experiment, &args.options, false)?.0;
+    if experiment.workload.service == Service::Http {
+        // The default is the size that a client asks for.
+        experiment.workload.response = response;
+    }
+    Ok(experiment)
 }
 
 fn greeting(config: &ServeConfig, workload: &WorkloadSpec, server: &Server) -> String {
