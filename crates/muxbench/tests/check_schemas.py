@@ -21,16 +21,20 @@ def extended(schema):
         yield schema["$ref"]
 
 
-def closed(schema, opened, place="#"):
-    """Forbids other fields in each object that lists its fields, unless its place is `opened` or it is combined with others."""
+def closed(schema, opened, place="#", is_part=False):
+    """Forbids other fields in each object that lists its fields, unless its place is `opened` or it is a part of another object."""
     if isinstance(schema, list):
-        return [closed(each, opened) for each in schema]
+        return [closed(each, opened, is_part=is_part) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {key: closed(value, opened, f"{place}/{key}") for key, value in schema.items()}
-    is_combined = place in opened or any(key in schema for key in ("$ref", "allOf", "anyOf", "oneOf"))
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not is_combined:
-        schema.setdefault("additionalProperties", False)
+    is_object = isinstance(schema.get("properties"), dict) and schema.get("type") == "object"
+    has_variants = any(key in schema for key in ("allOf", "anyOf", "oneOf"))
+    schema = {
+        key: closed(value, opened, f"{place}/{key}", is_object and key in ("allOf", "anyOf", "oneOf"))
+        for key, value in schema.items()
+    }
+    if is_object and not is_part and place not in opened and "$ref" not in schema:
+        schema.setdefault("unevaluatedProperties" if has_variants else "additionalProperties", False)
     return schema
 
 

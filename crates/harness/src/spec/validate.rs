@@ -121,9 +121,12 @@ impl Experiment {
         };
         match self.architectures.0.iter().find_map(|server| Some((server, key(server)?))) {
             Some((server, key)) => {
-                let table = server.to_string().replacen(':', ".", 1);
+                let server = server.to_string();
+                let (kind, name) = server.split_once(':').unwrap_or_default();
                 Err(format!(
-                    "architectures: {server} is not defined; add a table [{table}] with its `{key}` to the file"
+                    "architectures: {server} is not defined; add a table [{kind}.{name}] with its `{key}` to the file \
+                     (--{kind} {name}={})",
+                    key.to_uppercase()
                 ))
             }
             None => self.check_paths(),

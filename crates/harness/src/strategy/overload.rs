@@ -78,6 +78,10 @@ impl Rules for OverloadGoal {
         true
     }
 
+    fn command(&self) -> &'static str {
+        "overload"
+    }
+
     fn is_open_ended(&self) -> bool {
         true
     }

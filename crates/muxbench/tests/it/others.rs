@@ -441,7 +441,7 @@ fn commands_are_shown_and_start_only_if_allowed() {
 
     fs::write(folder.path().join("x.toml"), file.replace("\"sh\", \"-c\"", "\"no-such-program\", \"-c\"")).unwrap();
     message(&["plan", "x.toml"], 1, &["exec.touch.command: cannot find `no-such-program` in PATH"]);
-    message(&["compare", "--arch", "epoll,exec:touch"], 1, &["exec:touch: not defined", "--exec"]);
+    message(&["compare", "--arch", "epoll,exec:touch"], 1, &["exec:touch is not defined", "--exec touch="]);
 }
 
 /// Adds the cases of this file.
