@@ -136,7 +136,7 @@ pub fn measure(
     ends_window: bool,
 ) -> anyhow::Result<(PathBuf, Run, RunEnd)> {
     let (session, stop) = if args.has("resume") {
-        let folder = || args.actions.get("resume").map_or_else(|| store::latest(Path::new("results")), Ok);
+        let folder = || args.actions.path("resume").map_or_else(|| store::latest(Path::new("results")), Ok);
         // The host of a worker may not have the folder of the run.
         let header = || store::header(&folder().ok()?).ok();
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_at_signals()?;
     let (folder, races) = match args.actions.has("resume") {
         true => {
-            let folder = args.actions.get("resume").map_or_else(newest, Ok)?;
+            let folder = args.actions.path("resume").map_or_else(newest, Ok)?;
             let mut races = stored(&folder)?;
             if let Some(budget) = args.budget {
                 share(&mut races, budget)?;
@@ -207,7 +207,7 @@ impl Args {
     /// Creates the folder of a map with the plans of all races; `None` if a signal stops it. A map has all of its races or does not
     /// exist, so they are planned in a draft. If this process is killed, `muxbench doctor` finds the draft in `results`.
     fn created(&self, stop: &Stop) -> anyhow::Result<Option<(PathBuf, Vec<Race>)>> {
-        let folder = self.actions.get("output").unwrap_or_else(|| execution::new_folder(NAME));
+        let folder = self.actions.path("output").unwrap_or_else(|| execution::new_folder(NAME));
         let place = || format!("cannot make the folder {}; choose a new one", folder.display());
         if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
             bail!("{}: is not empty; choose a new folder, or finish the map with --resume", folder.display());

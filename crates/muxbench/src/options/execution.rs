@@ -23,7 +23,7 @@ impl ExecutionArgs {
     }
 
     pub fn output(&self) -> Option<PathBuf> {
-        self.actions.get("output")
+        self.actions.path("output")
     }
 
     /// Returns the given flags that choose how a run is shown. `--resume` allows them all.

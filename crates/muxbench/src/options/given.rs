@@ -1,6 +1,7 @@
 //! The options that the user gave, and their effect on an experiment.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::parser::ValueSource;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::command::groups_of;
-use super::row::{NONE, Row};
+use super::row::{NONE, Row, path_of};
 use super::table::ROWS;
 
 /// The given options of a command, each with its values: those with a key, or with `IS_ACTION` the others.
@@ -38,6 +39,11 @@ impl<const IS_ACTION: bool> Options<IS_ACTION> {
 
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         self.list(name).pop()
+    }
+
+    /// Returns the value of an option that is a path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.get(name).map(path_of)
     }
 
     /// Returns the value of an option that has a default in this command.

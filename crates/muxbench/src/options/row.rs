@@ -1,11 +1,15 @@
 //! A row of the table of options: what it means to the parser and to help.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::read_to_string as read;
+use std::iter;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction};
 use harness::spec::Candidate;
 use harness::spec::candidate::check_name;
@@ -41,6 +45,8 @@ pub struct Row {
     pub is_repeated: bool,
     /// Whether several values make a grid, although the key has one.
     pub is_grid: bool,
+    /// Whether the value is a path, which may have any bytes: [`path_of`] returns it.
+    pub is_path: bool,
     /// Whether the value may be left out.
     pub is_optional: bool,
     /// The commands whose `-h` shows the option; `*` for all.
@@ -67,6 +73,7 @@ impl Row {
         is_list: false,
         is_repeated: false,
         is_grid: false,
+        is_path: false,
         is_optional: false,
         basic: "",
         defaults: &[],
@@ -119,7 +126,12 @@ impl Row {
         if self.is_switch() {
             return arg.action(ArgAction::SetTrue).value_parser(text as fn(&str) -> _);
         }
-        let arg = arg.value_name(self.value).value_parser(self.parse);
+        let arg = arg.value_name(self.value);
+        let arg = if self.is_path {
+            arg.value_parser(OsStringValueParser::new().map(|path| path_value(&path)))
+        } else {
+            arg.value_parser(self.parse)
+        };
         if self.is_optional {
             return arg.num_args(0..=1);
         }
@@ -133,6 +145,23 @@ impl Row {
             (true, false) => arg.action(ArgAction::Append).value_delimiter(','),
             (false, false) => arg,
         }
+    }
+}
+
+/// Marks the value of a path that is no text; a path cannot have it.
+const BYTES: char = '\0';
+
+/// Returns a path as a value. One that is not UTF-8 has a character for each byte.
+fn path_value(path: &OsStr) -> Value {
+    let bytes = || iter::once(BYTES).chain(path.as_bytes().iter().map(|&byte| byte.into())).collect();
+    Value::String(path.to_str().map_or_else(bytes, str::to_owned))
+}
+
+/// Returns the path of a value.
+pub fn path_of(value: String) -> PathBuf {
+    match value.strip_prefix(BYTES) {
+        Some(bytes) => OsString::from_vec(bytes.chars().map(|byte| byte as u8).collect()).into(),
+        None => value.into(),
     }
 }
 

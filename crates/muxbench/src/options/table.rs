@@ -496,13 +496,13 @@ rows! {
     }
     STORE "Results" "" {
         /// Folder for the results [default: results/TIME-NAME]
-        "output" "FOLDER" text, key: Some("");
+        "output" "FOLDER" text, key: Some(""), is_path: true;
     }
     RUN "Results" "" {
         /// Finish a stopped run [default: the newest]
         ///
         /// The experiment comes from the run's folder; flags cannot change it
-        "resume" "FOLDER" text, key: Some(""), is_optional: true, basic: "*";
+        "resume" "FOLDER" text, key: Some(""), is_path: true, is_optional: true, basic: "*";
         /// Secret of the run that --resume finishes, of which it stores only a digest: VALUE, ${NAME} or @FILE; may be repeated
         "secret" "VALUE" secret_value, key: Some(""), is_repeated: true;
         /// Print no progress
