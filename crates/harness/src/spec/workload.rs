@@ -154,7 +154,7 @@ impl WorkloadSpec {
 
     /// Tests whether the workload is a closed loop.
     pub fn is_closed(&self) -> bool {
-        self.schedule.0.contains(&Schedule::Closed)
+        self.service == Service::Stream || self.schedule.0.contains(&Schedule::Closed)
     }
 }
 

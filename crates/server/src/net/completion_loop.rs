@@ -415,14 +415,9 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
             self.network.begin_wait(wait, token, &mut self.timers);
         }
         match next {
-            Next::Read => {
+            // The bytes before a wait are answered or in the service; those after it lead to `Hold`.
+            Next::Read | Next::Wait => {
                 self.unanswered_bytes -= u64::from(mem::take(&mut serving.unanswered_bytes));
-                if !serving.receiving {
-                    serving.receiving = true;
-                    self.mechanism.receive(io, token, serving.is_behind || self.receives_once)?;
-                }
-            }
-            Next::Wait => {
                 if !serving.receiving {
                     serving.receiving = true;
                     self.mechanism.receive(io, token, serving.is_behind || self.receives_once)?;

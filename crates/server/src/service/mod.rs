@@ -66,7 +66,8 @@ fn build(context: &ServerContext<'_>, buffered: bool) -> io::Result<Box<dyn Conn
 /// The work, if it has waits or blocking calls of other threads.
 fn waits(context: &ServerContext<'_>) -> Option<Work> {
     let has_wait = |work: &Work| work.wait.is_some() || (work.sleep.is_some() && context.model.offloads());
-    context.work.clone().filter(has_wait)
+    // Streams have no requests that could wait, so their threads do the work.
+    context.work.clone().filter(|work| context.service.stream().is_none() && has_wait(work))
 }
 
 fn waiting<S: OneByOne>(context: &ServerContext<'_>, service: S, work: Work) -> WithWaits<S> {

@@ -179,7 +179,15 @@ impl<S: Service> Service for WithTls<S> {
         !conn.session.as_ref().is_some_and(|session| session.has_ended) && self.service.is_cut_short(&conn.conn)
     }
 
-    forward!(service, |conn| conn.conn; work wait block is_idle check_interval checks_max is_overdue);
+    #[inline]
+    fn wait(&self, conn: &Self::Conn) -> Option<wire::Wait> {
+        let wait = self.service.wait(&conn.conn)?;
+        // What follows the end of a session is discarded, so reading it would go on for the whole wait.
+        let has_ended = conn.session.as_ref().is_some_and(|session| session.has_ended);
+        Some(wire::Wait { has_input: wait.has_input || has_ended, ..wait })
+    }
+
+    forward!(service, |conn| conn.conn; work block is_idle check_interval checks_max is_overdue);
 }
 
 #[cfg(all(test, not(target_os = "illumos")))]
