@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The end of a kernel function's name, as in the folded stacks of other tools.
 pub const KERNEL: &str = "_[k]";
+/// The only function of a stack in which none has a name.
+pub(crate) const UNKNOWN: &str = "[unknown]";
 
 /// Sampled stacks. Stacks share their beginnings, so the tree takes a tenth of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::calls::KERNEL;
+use crate::calls::{KERNEL, UNKNOWN};
 
 /// What CPU time is spent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -252,10 +252,10 @@ impl Classifier {
         for name in stack.iter().rev() {
             let is_kernel = name.ends_with(KERNEL);
             match self.rule(name) {
-                Some(Rule::Decides(category)) => return Some(category),
+                Some(Rule::Decides(category)) if is_kernel || depth == 0 => return Some(category),
                 Some(Rule::DecidesNear) if depth <= NEAR => return Some(SystemCalls),
                 // The rest of the stack says who called the kernel, and not what it does.
-                _ if !is_kernel => return (depth == 0).then_some(Application),
+                _ if !is_kernel => return (depth == 0 && *name != UNKNOWN).then_some(Application),
                 _ => depth += 1,
             }
         }

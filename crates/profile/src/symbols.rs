@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-use crate::calls::KERNEL;
+use crate::calls::{KERNEL, UNKNOWN};
 
 /// Addresses from here on are markers of contexts: the addresses after one are of the kernel or of the process.
 const MARKERS: u64 = -4095i64 as u64;
@@ -47,6 +47,9 @@ impl Symbols {
         let mut stacks = BTreeMap::new();
         for ((pid, chain), samples) in chains {
             let mut stack: Vec<String> = frames(chain).filter_map(|frame| self.name(*pid, frame)).collect();
+            if stack.is_empty() {
+                stack.push(UNKNOWN.to_owned());
+            }
             stack.reverse();
             *stacks.entry(stack).or_default() += samples;
         }
@@ -219,9 +222,11 @@ mod tests {
     fn own_functions_have_names() {
         let here = own_functions_have_names as fn() as usize as u64;
         let user = -512i64 as u64;
-        let chains = HashMap::from([((std::process::id(), vec![user, here, 7]), 3)]);
+        let own = std::process::id();
+        let chains = HashMap::from([((own, vec![user, here, 7]), 3), ((own, vec![user, 7]), 2)]);
         let stacks = Symbols::default().stacks(0, &chains);
-        let (stack, samples) = stacks.first_key_value().unwrap();
+        assert_eq!(stacks[&[UNKNOWN.to_owned()][..]], 2, "a sample without a name counts: {stacks:?}");
+        let (stack, samples) = stacks.iter().find(|(stack, _)| stack[0] != UNKNOWN).unwrap();
         assert_eq!((stack.len(), *samples), (1, 3), "7 is no address of code: {stacks:?}");
         assert!(stack[0].ends_with("symbols::tests::own_functions_have_names"), "{stack:?}");
     }

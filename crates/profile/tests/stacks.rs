@@ -1,4 +1,4 @@
-//! Stacks that were recorded on several kernels, each with its category.
+//! Stacks that were recorded, each with its category.
 
 use std::fmt::Write;
 
@@ -32,5 +32,8 @@ fn deep_functions_without_a_rule_are_unexplained() {
     assert_eq!(found(call), Some(Category::SystemCalls));
     assert_eq!(found(&format!("{call};do_novel_[k];novel_one_[k]")), Some(Category::SystemCalls));
     assert_eq!(found(&format!("{call};do_novel_[k];novel_one_[k];novel_two_[k]")), None);
+    let write = "__libc_write;entry_[k];do_syscall_64_[k];ksys_write_[k];a_[k];b_[k];c_[k]";
+    assert_eq!(found(write), None, "the function of the process says who called the kernel");
+    assert_eq!(found("[unknown]"), None, "no function has a name");
     assert_eq!(found("main;serve"), Some(Category::Application), "the innermost function of a process");
 }
