@@ -156,7 +156,8 @@ impl Reader {
                 let account = &mut self.accounts[contestant];
                 match owner {
                     _ if pid == 0 => account.idle += 1,
-                    Some(owner) if owner == contestant => {
+                    // Contestants may share a server that was not started for them.
+                    Some(owner) if self.owners.roots[owner] == self.owners.roots[contestant] => {
                         *account.chains.entry((pid, chain.to_vec())).or_default() += 1;
                     }
                     _ => account.others += 1,
@@ -197,6 +198,17 @@ mod tests {
         }
         assert_eq!([999, 1_239, 1_720].map(|ns| turns.contestant_at(ns)), [None; 3], "outside the window");
         assert_eq!(Turns::new(None, 0..9, 0).contestant_at(8), Some(0));
+    }
+
+    #[test]
+    fn contestants_with_the_same_server_have_their_own_turns_of_it() {
+        let own = std::process::id();
+        let slices = Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 100, gap_ns: 0, guard_ns: 0, seed: 3 };
+        let owners = Owners { roots: vec![Some(Root::Server(own as i32)); 2], known: HashMap::new() };
+        let mut reader = Reader::new(owners, Turns::new(Some(slices), 0..200, 0));
+        [50, 150].map(|at_ns| reader.add(&Event::Sample { at_ns, pid: own, chain: &[1] }));
+        let found: Vec<_> = reader.accounts.iter().map(|it| (it.chains.len(), it.others)).collect();
+        assert_eq!(found, [(1, 0); 2]);
     }
 
     #[test]

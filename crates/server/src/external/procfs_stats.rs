@@ -31,7 +31,7 @@ pub struct ProcfsStats {
 }
 
 /// The root of a server's process tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// A supervisor, which does not belong to the server.
     Supervisor(i32),
