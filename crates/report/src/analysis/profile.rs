@@ -23,6 +23,8 @@ pub struct RowProfile {
     pub(crate) samples: u64,
     /// Lost samples of all servers in its heats.
     pub(crate) lost: u64,
+    #[serde(skip)]
+    pub(crate) lost_by_heat: BTreeMap<u32, u64>,
     /// The shares of the time in which the server's CPUs executed it, were idle, and executed other processes.
     pub(crate) running_share: f64,
     pub(crate) idle_share: f64,
@@ -45,10 +47,11 @@ pub struct Part {
     repeats: Vec<Repeat>,
 }
 
-/// The CPU time per request of a trial with a profile, in nanoseconds.
+/// The CPU time per request of a trial with samples, in nanoseconds.
 pub(crate) fn cpu_ns(record: &TrialRecord) -> Option<(&Profile, f64)> {
     let requests = record.requests_answered().filter(|requests| *requests > 0.0)?;
-    Some((record.profile.as_ref()?, record.server.as_ref()?.cpu_ns() as f64 / requests))
+    let profile = record.profile.as_ref().filter(|profile| profile.stacks.samples() > 0)?;
+    Some((profile, record.server.as_ref()?.cpu_ns() as f64 / requests))
 }
 
 impl RowProfile {
@@ -57,7 +60,6 @@ impl RowProfile {
         let mut classifier = Classifier::default();
         let (mut by_category, mut heats) = (BTreeMap::<Option<Category>, BTreeMap<u32, f64>>::new(), BTreeMap::new());
         let known: Vec<_> = records.iter().filter_map(|record| Some((record, cpu_ns(record)?))).collect();
-        let known: Vec<_> = known.into_iter().filter(|(_, (profile, _))| profile.stacks.samples() > 0).collect();
         for (record, (profile, cpu_ns)) in &known {
             let (heat, samples) = (heat(&record.trial), profile.stacks.samples() as f64);
             heats.insert(heat, *cpu_ns);
@@ -75,11 +77,14 @@ impl RowProfile {
         let share = |at: usize| profiles().map(|it| it.shares()[at]).sum::<f64>() / count;
         let costs: Option<Vec<f64>> =
             known.iter().map(|(_, (profile, cpu_ns))| Some(profile.cpu_ns_per_request? / cpu_ns - 1.0)).collect();
+        let lost_by_heat: BTreeMap<u32, u64> =
+            known.iter().map(|(record, (profile, _))| (heat(&record.trial), profile.lost)).collect();
         (!known.is_empty()).then(|| Self {
             parts: by_category.into_iter().filter_map(part).collect(),
             cpu_ns_per_request: heats.values().sum::<f64>() / heats.len() as f64,
             samples: profiles().map(|it| it.stacks.samples()).sum(),
-            lost: profiles().map(|it| it.lost).sum(),
+            lost: lost_by_heat.values().sum(),
+            lost_by_heat,
             running_share: share(0),
             idle_share: share(1),
             others_share: share(2),

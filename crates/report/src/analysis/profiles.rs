@@ -37,12 +37,10 @@ const NAMED_SHARE_MIN: f64 = 0.01;
 /// A difference of idle shares that a sentence names.
 const IDLE_MIN: f64 = 0.05;
 
-/// Returns a sentence for each row but the best, with the largest significant differences.
+/// Returns a sentence for each row that has intervals to the best one, with the largest significant differences.
 pub(crate) fn sentences(comparison: &Comparison) -> Vec<String> {
-    let rows = rows(comparison);
-    let Some(((best, base), others)) = rows.split_first().filter(|((row, _), _)| row.is_ranked()) else {
-        return Vec::new();
-    };
+    let Some(best) = comparison.rows.first().filter(|row| row.is_ranked()) else { return Vec::new() };
+    let Some(base) = &best.profile else { return Vec::new() };
     let sentence = |(row, profile): &(&Row, &RowProfile)| {
         let differs = |part: &&Part| {
             let added = part.added_ns.map_or(0.0, |it| it.value);
@@ -70,10 +68,14 @@ pub(crate) fn sentences(comparison: &Comparison) -> Vec<String> {
         let [own, its] = [profile, base].map(|it| format!("{:.0} %", 100.0 * it.idle_share));
         let idle = idle.then(|| format!("its CPUs were idle for {own} of its turns, those of {best} for {its}"));
         let differences = match sides.as_slice() {
-            [] => "spends the same CPU time per request as far as these samples tell".to_owned(),
-            sides => format!("spends per request {}", sides.join(", and ")),
+            [] => format!("no category differs significantly by {:.0} % or more", 100.0 * NAMED_SHARE_MIN),
+            sides => format!("it spends per request {}", sides.join(", and ")),
         };
-        format!("{name} against {best}: it {differences}{}.", idle.map_or(String::new(), |it| format!("; {it}")))
+        format!("{name} against {best}: {differences}{}.", idle.map_or(String::new(), |it| format!("; {it}")))
     };
-    others.iter().filter(|(row, _)| !row.is_placebo).map(sentence).collect()
+    let has_intervals = |profile: &RowProfile| {
+        profile.parts.iter().any(|part| part.added_ns.is_some_and(|added| added.interval.is_some()))
+    };
+    let is_compared = |(row, profile): &&(&Row, &RowProfile)| !row.is_placebo && has_intervals(profile);
+    rows(comparison).iter().filter(is_compared).map(sentence).collect()
 }

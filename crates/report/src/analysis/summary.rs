@@ -94,7 +94,10 @@ fn comparison(run: &Run, figures: &RunFigures<'_>, workload: &Workload, pruned: 
             trials.iter().filter(|trial| trial.label() == row.label).map(|trial| heat(trial)).collect()
         };
         let best = rows.first().map(heats).unwrap_or_default();
-        rows.iter_mut().filter(|row| heats(row).is_disjoint(&best)).for_each(|row| row.added_ns = None);
+        for row in rows.iter_mut().filter(|row| heats(row).is_disjoint(&best)) {
+            row.added_ns = None;
+            row.profile.iter_mut().flat_map(|it| &mut it.parts).for_each(|part| part.added_ns = None);
+        }
     }
     let metric = match workload.is_closed() {
         true if workload.service.stream().is_some() => STREAM_METRIC,
@@ -581,12 +584,19 @@ mod tests {
             }
             testkit::slow_down(&mut run.records[at], 3.0);
         }
+        for record in &mut run.records {
+            let stacks = ::profile::Calls::from_folded("main 1\n");
+            let profile = harness::record::Profile { stacks, idle: 0, others: 0, lost: 0, cpu_ns_per_request: None };
+            record.profile = Some(profile);
+        }
         let poll = |run: &Run| {
             let comparison = Summary::of(run).comparisons.remove(0);
             assert_eq!(comparison.rows.iter().map(Row::label).collect::<Vec<_>>(), ["epoll", "mt", "poll"]);
             let groups =
                 comparison.interleaving.iter().any(|it| it.starts_with("The servers formed groups, each with epoll: "));
             assert!(groups, "{:?}", comparison.interleaving);
+            let has_difference = |row: &Row| row.profile.as_ref().unwrap().parts[0].added_ns.is_some();
+            assert_eq!([1, 2].map(|at| has_difference(&comparison.rows[at])), [true, false], "of the CPU time");
             comparison.rows[2].ratio.unwrap()
         };
         let ratio = poll(&run);

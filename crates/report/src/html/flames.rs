@@ -73,7 +73,7 @@ fn stacks<'a>(records: &[&'a TrialRecord]) -> BTreeMap<Vec<&'a str>, f64> {
     let known: Vec<_> = records.iter().filter_map(|record| profile::cpu_ns(record)).collect();
     let mut stacks = BTreeMap::new();
     for (profile, cpu_ns) in &known {
-        let each_ns = cpu_ns / profile.stacks.samples().max(1) as f64 / known.len() as f64;
+        let each_ns = cpu_ns / profile.stacks.samples() as f64 / known.len() as f64;
         for (stack, samples) in profile.stacks.stacks() {
             *stacks.entry(stack).or_default() += f64::from(samples) * each_ns;
         }
@@ -96,6 +96,8 @@ mod tests {
             let stacks = Calls::from_folded("main;send_[k] 5999\nmain;send_[k];copy_[k] 4000\nmain;rare 1\n");
             record.profile = Some(Profile { stacks, idle: 0, others: 0, lost: 0, cpu_ns_per_request: None });
         }
+        let without = run.records[0].profile.as_mut().unwrap();
+        without.stacks = Calls::default();
         let summary = Summary::of(&run);
         let flames = Flames::of(&run, &summary.comparisons[0]).unwrap();
         assert_eq!(flames.functions, ["main", "send_[k]", "copy_[k]"]);

@@ -59,7 +59,7 @@ struct Table {
     sentences: Vec<String>,
     headings: Vec<String>,
     rows: Vec<TableRow>,
-    /// Explanations of an overload; of a ranking, what is not valid or missing.
+    /// Explanations of an overload; of a ranking, what is not valid or missing, profiles too.
     notes: Vec<String>,
     profile: Option<ProfileTable>,
 }
@@ -153,7 +153,7 @@ fn without_histograms(mut value: Value) -> Value {
 }
 
 fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
-    let Comparison { title, rows, workload, network, interleaving, .. } = comparison;
+    let Comparison { title, rows, workload, network, interleaving, profile_problems, .. } = comparison;
     let mut columns = run::columns(workload);
     // The verdict follows the name, so that a narrow screen shows it.
     let verdict = columns.pop().expect("a table ends with the verdict");
@@ -171,7 +171,7 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
         sentences: conclusion::sentences(comparison).into_iter().chain(conditions).collect(),
         headings: columns.iter().map(|column| column.heading.clone()).collect(),
         rows: rows.iter().map(row).collect(),
-        notes: tail.chain(reasons).chain(missing_by_reason(rows)).collect(),
+        notes: tail.chain(reasons).chain(missing_by_reason(rows)).chain(profile_problems.iter().cloned()).collect(),
         profile: None,
     }
 }

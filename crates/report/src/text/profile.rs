@@ -1,5 +1,7 @@
 //! Where a request's CPU time goes, as text.
 
+use std::collections::BTreeMap;
+
 use profile::Category;
 
 use super::medium::Medium;
@@ -50,7 +52,9 @@ pub(crate) fn note(rows: &[(&Row, &RowProfile)]) -> String {
     let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
     let cost =
         if costs.is_empty() { String::new() } else { format!("; in that heat a request cost {:+.0} %", 100.0 * mean) };
-    let lost: u64 = rows.iter().map(|(_, profile)| profile.lost).sum();
+    // Servers that share a heat share its lost samples.
+    let lost: BTreeMap<u32, u64> = rows.iter().flat_map(|(_, profile)| profile.lost_by_heat.clone()).collect();
+    let lost: u64 = lost.values().sum();
     let lost = if lost > 0 { format!(" {lost} samples were lost.") } else { String::new() };
     format!(
         "By stacks that were sampled in a further heat after each measured one{cost}.{lost} ± is half the 95 % interval over \
@@ -132,8 +136,31 @@ mod tests {
         let stacks = run.records[0].profile.clone();
         run.records.iter_mut().for_each(|record| record.profile.clone_from(&stacks));
         let text = of_run(&Summary::of(&run), 120.into());
-        assert!(text.contains("spends the same CPU time per request"), "{text}");
+        assert!(text.contains("against epoll: no category differs significantly by 1 % or more."), "{text}");
         assert!(text.lines().take_while(|line| !line.starts_with("samples")).all(|line| !line.contains('*')), "{text}");
+    }
+
+    #[test]
+    fn lost_samples_count_once_per_heat() {
+        let mut run = profiled(5);
+        run.records.iter_mut().for_each(|record| record.profile.as_mut().unwrap().lost = 2);
+        let text = of_run(&Summary::of(&run), 1000.into());
+        assert!(text.contains(" 12 samples were lost."), "six heats: {text}");
+    }
+
+    #[test]
+    fn differences_need_intervals_and_the_best_row() {
+        let sentences = |run: &Run| sentences(&Summary::of(run).comparisons[0]);
+        let mut run = profiled(5);
+        assert_eq!(sentences(&run).len(), 2);
+        let best = run.records[0].trial.label();
+        let of_best = run.records.iter_mut().filter(|record| record.trial.label() == best);
+        of_best.for_each(|record| record.profile = None);
+        assert_eq!(sentences(&run), Vec::<String>::new(), "the best row has no profile");
+        let mut run = profiled(5);
+        run.records.retain(|record| record.trial.repeat == 0);
+        run.header.trials.retain(|trial| trial.repeat == 0);
+        assert_eq!(sentences(&run), Vec::<String>::new(), "one repeat");
     }
 
     #[test]
@@ -142,5 +169,6 @@ mod tests {
         run.records[0].profile_error = Some("the server ended".into());
         let text = of_run(&Summary::of(&run), 80.into());
         assert!(text.contains("has no samples: the server ended") && !text.contains("Where"), "{text}");
+        assert!(crate::html::render(&run).unwrap().contains("has no samples: the server ended"));
     }
 }
