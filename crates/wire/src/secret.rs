@@ -16,6 +16,12 @@ const START: &str = "{secret:";
 const END: &str = "}";
 const DIGITS: usize = 16;
 
+/// Words before the secret of a header, in lower case, as in `Authorization: Bearer ${TOKEN}`. They are no secrets.
+const SCHEMES: [&str; 5] = ["apikey", "basic", "bearer", "digest", "token"];
+
+/// The bytes of a value from which on it is recognised within words. A shorter one, such as `1`, is often there by chance.
+const WITHIN_WORDS_BYTES: usize = 6;
+
 /// Parts of the names of headers with secrets, in lower case: `Authorization`, `Set-Cookie`, `X-Api-Key` and the like.
 const SECRET_NAMES: [&str; 8] = ["auth", "cookie", "token", "secret", "passw", "api-key", "apikey", "signature"];
 
@@ -32,17 +38,21 @@ pub fn is_in_header(name: &str) -> bool {
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// Returns the digest of a value. Returns an empty value, and one that has a digest already, as it is.
+/// Returns the digest of a value. Returns as it is an empty value, a digest, also after a scheme as in `Bearer {secret:...}`, and a
+/// text with the digest of an unknown value, which is never sent.
 pub fn conceal(value: &str) -> String {
-    if value.is_empty() || digests(value).next().is_some() {
+    let is_scheme = |word: &str| SCHEMES.contains(&word.to_ascii_lowercase().as_str());
+    let own = value.split_once(' ').filter(|(word, _)| is_scheme(word)).map_or(value, |(_, own)| own);
+    if value.is_empty() || digests(own).next().is_some_and(|digest| digest == own) {
         return value.to_owned();
     }
-    let hash = Sha256::new().chain_update("muxbench secret\n").chain_update(value).finalize();
+    let Ok(value) = reveal(value) else { return value.to_owned() };
+    let hash = Sha256::new().chain_update("muxbench secret\n").chain_update(&*value).finalize();
     let mut digest = START.to_owned();
     digest.extend(hash.iter().map(|byte| format!("{byte:02x}")));
     digest.truncate(START.len() + DIGITS);
     digest += END;
-    values().insert(digest.clone(), value.to_owned());
+    values().insert(digest.clone(), value.into_owned());
     digest
 }
 
@@ -75,17 +85,24 @@ pub fn reveal(text: &str) -> Result<Cow<'_, str>, Unknown> {
     Ok(revealed)
 }
 
-/// Replaces values that this process knows by their digests.
+/// Replaces values that this process knows by their digests; short ones only where they are words of their own.
 pub fn redact(text: &str) -> String {
     let values = values();
     // A value may be the beginning of another.
     let mut longest_first: Vec<(&String, &String)> = values.iter().collect();
     longest_first.sort_by_key(|(_, value)| Reverse(value.len()));
-    let (mut redacted, mut rest) = (String::new(), text);
-    while let Some(first) = rest.chars().next() {
-        let known = longest_first.iter().find(|(_, value)| rest.starts_with(value.as_str()));
-        redacted.push_str(known.map_or(&rest[..first.len_utf8()], |(digest, _)| digest));
-        rest = &rest[known.map_or(first.len_utf8(), |(_, value)| value.len())..];
+    let (mut redacted, mut at) = (String::new(), 0);
+    while let Some(first) = text[at..].chars().next() {
+        let is_at = |value: &str| {
+            let is_of_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+            let is_within =
+                |after: &str| is_of_word(text[..at].chars().next_back()) || is_of_word(after.chars().next());
+            let after = text[at..].strip_prefix(value);
+            after.is_some_and(|after| value.len() >= WITHIN_WORDS_BYTES || !is_within(after))
+        };
+        let known = longest_first.iter().find(|(_, value)| is_at(value));
+        redacted.push_str(known.map_or(&text[at..][..first.len_utf8()], |(digest, _)| digest));
+        at += known.map_or(first.len_utf8(), |(_, value)| value.len());
     }
     redacted
 }
@@ -159,6 +176,31 @@ mod tests {
         assert!(unknown.starts_with("the value of {secret:0123456789abcdef} is not stored; add it"), "{unknown}");
         let longer = conceal("open sesame!");
         assert_eq!(redact("-H 'Token: open sesame' open sesame!"), format!("-H 'Token: {digest}' {longer}"));
+    }
+
+    #[test]
+    fn plain_part_beside_a_digest_is_concealed_too() {
+        let token = conceal("open barley");
+        let both = conceal(&format!("session=oats; csrf={token}"));
+        assert_eq!((conceal(&both), digests(&both).next()), (both.clone(), Some(both.as_str())));
+        assert_eq!(reveal(&both).unwrap(), "session=oats; csrf=open barley");
+        let bearer = format!("Bearer {token}");
+        assert_eq!(conceal(&bearer), bearer);
+        for plain in [format!("oats {token}"), format!("{token}{token}"), format!("Bearer oats {token}")] {
+            assert!(digests(&conceal(&plain)).eq([conceal(&plain).as_str()]), "{plain}");
+        }
+        let unknown = "a {secret:0123456789abcdee}";
+        assert_eq!(conceal(unknown), unknown);
+    }
+
+    #[test]
+    fn short_value_is_redacted_only_as_a_word() {
+        let digest = conceal("7z");
+        assert_eq!(
+            redact("X-Auth-Version: 7z -c 17z 7z0 \u{e9}7z"),
+            format!("X-Auth-Version: {digest} -c 17z 7z0 \u{e9}7z")
+        );
+        assert_eq!(redact("7z,7z"), format!("{digest},{digest}"));
     }
 
     #[test]
