@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::candidate::Candidate;
 use super::client::Client;
 use super::error::ExperimentError;
+use super::http::Http;
 use super::idle_cpus::IdleCpus;
 use super::interleave::Interleave;
 use super::network::Network;
@@ -192,7 +193,13 @@ impl Experiment {
         let mut experiment: Self =
             toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
         experiment.fill_in(file);
+        experiment.conceal();
         Ok(experiment)
+    }
+
+    /// Replaces the texts of secret bodies by their digests.
+    pub fn conceal(&mut self) {
+        self.workload.http.iter_mut().for_each(Http::conceal);
     }
 
     /// Returns the number of client processes, without those of idle connections. By default, a lab has one per client host.

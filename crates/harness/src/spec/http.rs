@@ -72,6 +72,15 @@ impl Http {
         self.paths.is_some() || !self.requests.is_empty() || self.requests_file.is_some()
     }
 
+    /// Conceals the texts of bodies, if they are secret. The names of their files are not.
+    pub(super) fn conceal(&mut self) {
+        let bodies = self.body.iter_mut().flat_map(|bodies| &mut bodies.0);
+        let bodies = bodies.chain(self.requests.iter_mut().filter_map(|request| request.body.as_mut()));
+        for BodySpec(text) in bodies.filter(|body| self.secret_body && !body.0.starts_with('@')) {
+            *text = secret::conceal(text);
+        }
+    }
+
     /// Whether requests have bodies of their own, or are listed with their bodies.
     pub(super) fn has_bodies(&self) -> bool {
         self.body.is_some() || self.body_lines.is_some() || !self.requests.is_empty() || self.requests_file.is_some()
@@ -263,12 +272,15 @@ fn write(target: &HttpTarget, common: &[(String, String)]) -> Result<Request, Re
 fn concealed(body: Body) -> Result<Body, String> {
     let Body::Bytes(bytes) = body else { return Ok(body) };
     let text = String::from_utf8(bytes).map_err(|_| "a secret body is not UTF-8; remove secret-body".to_owned())?;
-    Ok(Body::Secret { digest: secret::conceal(&text), bytes: text.len() as u64 })
+    // A stored experiment has a digest, whose value may be unknown: its requests are never sent.
+    let bytes = secret::reveal(&text).map_or(0, |text| text.len() as u64);
+    Ok(Body::Secret { digest: secret::conceal(&text), bytes })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Experiment;
 
     fn http(paths: &[&str]) -> Http {
         let paths = (!paths.is_empty()).then(|| OneOrMany(paths.iter().map(|path| (*path).to_owned()).collect()));
@@ -341,6 +353,26 @@ mod tests {
         assert!(put.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer PUT with 405"));
         let listed = Http { requests_file: Some(requests_file), ..http(&[]) };
         assert!(listed.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer POST with 405"));
+    }
+
+    #[test]
+    fn experiment_with_secret_bodies_has_only_their_digests() {
+        let text = "architectures = [\"target:a\"]\n[target.a]\nurl = \"http://127.0.0.1:1\"\n[workload]\nservice = \"http\"\n\
+                    [workload.http]\nsecret-body = true\n";
+        for (keys, digests) in [
+            ("paths = \"/\"\nbody = [\"rye bread\", \"malt loaf\"]\n", 2),
+            ("requests = [{ path = \"/\", body = \"rye bread\" }, { path = \"/a\" }]\n", 1),
+        ] {
+            let experiment = Experiment::of(&format!("{text}{keys}"));
+            let stored = toml::to_string(&experiment).unwrap();
+            assert!(!stored.contains("rye") && !stored.contains("malt"), "{stored}");
+            assert_eq!(stored.matches("{secret:").count(), digests, "{stored}");
+            experiment.assert_reads_back();
+            let sent = experiment.workload.http.unwrap().traffic(None, false).unwrap().targets.remove(0).body.unwrap();
+            assert_eq!((sent.len(), &*sent.bytes().unwrap()), (9, &b"rye bread"[..]));
+        }
+        let unknown = text.to_owned() + "paths = \"/\"\nbody = \"{secret:0123456789abcded}\"\n";
+        Experiment::of(&unknown).assert_reads_back();
     }
 
     #[test]

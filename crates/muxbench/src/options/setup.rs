@@ -262,7 +262,10 @@ pub fn checked_with_quick(
     options: &Options,
     has_file: bool,
 ) -> anyhow::Result<(Experiment, String)> {
-    let text = toml::to_string(experiment)?;
+    let mut experiment = experiment.clone();
+    // Flags may have added bodies.
+    experiment.conceal();
+    let text = toml::to_string(&experiment)?;
     let experiment = Experiment::parse(&text, "flags")
         .map_err(|error| anyhow::Error::msg(options.with_flag(error.without_place(), has_file)))?;
     Ok((experiment, text))
