@@ -2,6 +2,7 @@
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use wire::secret;
 
 use crate::result::Class;
 
@@ -82,7 +83,24 @@ pub enum Reply {
 pub fn own_line(bytes: &[u8]) -> Option<String> {
     const SHOWN_BYTES: usize = 200;
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
-    let line = str::from_utf8(&line[..line.len().min(SHOWN_BYTES)]).ok()?;
+    // A server may repeat a secret of the request.
+    let line = secret::redact(str::from_utf8(line).ok()?);
+    let line = &line[..line.floor_char_boundary(SHOWN_BYTES)];
     let is_text = !line.is_empty() && line.chars().all(|char| !char.is_control());
     is_text.then(|| format!("the server answered `{line}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_line_of_a_server_shows_no_secret() {
+        let digest = secret::conceal("poppy seed");
+        let long = "x".repeat(195);
+        assert_eq!(own_line(b"no key poppy seed\r\nmore").unwrap(), format!("the server answered `no key {digest}`"));
+        let cut = own_line(format!("{long}poppy seed").as_bytes()).unwrap();
+        assert_eq!(cut, format!("the server answered `{long}{}`", &digest[..5]));
+        assert_eq!([own_line(b""), own_line(b"\x01"), own_line(b"\xff")], [None, None, None]);
+    }
 }
