@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 /// Connections begun at once. The smallest usual backlog, of Python's servers, has room for six.
 const FIRST: usize = 16;
+/// The limit does not fall below this: beyond it, lost packets are a likelier cause than the server's backlog.
+const FEWEST: usize = 8;
+/// Rounds of answered connections after which one more than the accepted number is tried. Lost packets look like a full backlog.
+const ROUNDS_UNTIL_MORE: usize = 8;
 /// The most connections that are verified at once.
 pub const UNDER_WAY_MAX: usize = 128;
 /// The interval between searches for connections that the server does not accept, and so between reductions of the pace.
@@ -15,8 +19,8 @@ pub const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 pub const REFUSED_MAX: Duration = Duration::from_secs(2);
 
 /// The number of connections under way, which follows what the server accepts, as TCP's congestion window follows the network: it
-/// doubles with each round of answered connections until one is not accepted. It is then halved, grows by one a round, and no longer
-/// exceeds what was too much.
+/// doubles with each round of answered connections until one is not accepted. It is then halved, and grows by one a round up to what was
+/// too much, and from there by one in several rounds.
 #[derive(Debug)]
 pub struct Pace {
     limit: usize,
@@ -39,16 +43,18 @@ impl Pace {
     /// Notes a connection that was answered.
     pub fn answered(&mut self) {
         self.answered += 1;
-        let has_room = self.limit_max == UNDER_WAY_MAX || self.answered >= self.limit;
-        if has_room && self.limit < self.limit_max {
+        let rounds = if self.limit < self.limit_max { 1 } else { ROUNDS_UNTIL_MORE };
+        let was_never_too_much = self.limit_max == UNDER_WAY_MAX;
+        if self.limit < UNDER_WAY_MAX && (was_never_too_much || self.answered >= rounds * self.limit) {
             (self.limit, self.answered) = (self.limit + 1, 0);
+            self.limit_max = self.limit_max.max(self.limit);
         }
     }
 
     /// Notes connections that the server did not accept.
     pub fn unaccepted(&mut self) {
-        self.limit_max = (self.limit - 1).max(1);
-        (self.limit, self.answered) = ((self.limit / 2).max(1), 0);
+        self.limit_max = (self.limit - 1).max(FEWEST);
+        (self.limit, self.answered) = ((self.limit / 2).max(FEWEST), 0);
     }
 
     /// Whether to search for connections that the server does not accept.
@@ -131,10 +137,16 @@ mod tests {
         pace.unaccepted();
         (0..FIRST).for_each(|_| pace.answered());
         assert_eq!(pace.limit(), FIRST + 1, "one more after a round");
-        (0..100_000).for_each(|_| pace.answered());
-        assert_eq!(pace.limit(), 2 * FIRST - 1, "less than what was too much");
+        let most = 2 * FIRST - 1;
+        (FIRST + 1..most).for_each(|limit| (0..limit).for_each(|_| pace.answered()));
+        assert_eq!(pace.limit(), most);
+        (1..ROUNDS_UNTIL_MORE * most).for_each(|_| pace.answered());
+        assert_eq!(pace.limit(), most, "less than what was too much");
+        pace.answered();
+        assert_eq!(pace.limit(), most + 1, "one more after several rounds");
         (0..9).for_each(|_| pace.unaccepted());
+        assert_eq!(pace.limit(), FEWEST);
         (0..100_000).for_each(|_| pace.answered());
-        assert_eq!(pace.limit(), 1);
+        assert_eq!(pace.limit(), UNDER_WAY_MAX);
     }
 }
