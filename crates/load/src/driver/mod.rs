@@ -38,6 +38,8 @@ pub const REJECTS_NS: i64 = 10_000_000;
 pub const SPIN_NS: i64 = 60_000;
 /// The longest cool-down after a window that ends before its planned end, in nanoseconds.
 const CUT_COOL_DOWN_NS: u64 = 1_000_000_000;
+/// The shortest window that ends before its planned end, in nanoseconds.
+const CUT_WINDOW_NS: f64 = 10e6;
 /// The interval between progress reports, and between comparisons of the client's clock with the wall clock, in nanoseconds.
 const PROGRESS_NS: u64 = 500_000_000;
 
@@ -132,7 +134,8 @@ pub trait Listener {
         Err(format!("workload.trace: this client does not read {}; use `muxbench load`", trace.file.display()))
     }
 
-    /// Returns the time at which to end the window before its planned end, on CLOCK_MONOTONIC in nanoseconds.
+    /// Returns the time at which to end the window before its planned end, on CLOCK_MONOTONIC in nanoseconds. It may be before the
+    /// window: then it ends soon after its start.
     fn ends_at_ns(&mut self) -> Option<u64> {
         None
     }
@@ -295,8 +298,10 @@ fn watch(
                 *usage = Some(Usage::now());
             }
         }
-        if asked.is_none() && may_cut && times.window.contains(&now) {
-            asked = listener.ends_at_ns().map(|at_ns| clock.at(at_ns)).filter(|at| times.window.contains(at));
+        if asked.is_none() && may_cut && now < times.window.end {
+            let earliest = times.window.start + clock.ticks(CUT_WINDOW_NS);
+            let at = listener.ends_at_ns().map(|at_ns| clock.at(at_ns).max(earliest));
+            asked = at.filter(|at| *at < times.window.end);
         }
         if let Some(at) = asked.filter(|at| cut.is_none() && now >= *at) {
             (cut, usage[1]) = (Some(at), Some(Usage::now()));
@@ -321,7 +326,9 @@ fn watch(
         let edge_ns = ends.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
         // After the window, wake often: the cool-down ends early if no request is outstanding.
         let sleep_ns = match edge_ns {
-            Some(ns) if usage[1].is_none() && asked.is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
+            Some(ns) if usage[0].is_none() || (usage[1].is_none() && asked.is_none()) => {
+                (ns - elapsed_ns).min(next_ns - elapsed_ns)
+            }
             _ => 1_000_000,
         };
         thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));

@@ -156,6 +156,46 @@ fn window_that_ends_early_has_the_figures_until_then() {
     }
 }
 
+/// Asks once, before the window, for its end.
+struct Early(Option<u64>);
+
+impl Listener for Early {
+    fn on(&mut self, _: Event) {}
+
+    fn ends_at_ns(&mut self) -> Option<u64> {
+        self.0.take()
+    }
+}
+
+#[test]
+fn window_that_ends_before_its_start_ends_soon_after_it() {
+    let open = config(server(answer_all));
+    let closed = open.clone().with(|it| it.the_loop = Loop::CLOSED);
+    for mut config in [open, closed] {
+        config.phases.measure_ns = 60_000_000_000;
+        let started = Instant::now();
+        let report = muxbench_load::run_with(&config, &mut Early(Some(monotonic_ns()))).unwrap().report;
+        assert!(started.elapsed() < Duration::from_secs(30) && report.window_ns < 1_000_000_000, "{report:?}");
+        assert_eq!((report.errors.total(), report.completed), (0, report.planned), "{report:?}");
+    }
+}
+
+#[test]
+fn queued_share_of_a_cut_window_is_that_of_all_requests_sent() {
+    // Each connection has a request per 17 ms, and is busy for 5 ms of them.
+    let target = server(|stream| {
+        answer(stream, |_| {
+            thread::sleep(Duration::from_millis(5));
+            Some(RESPONSE)
+        });
+    });
+    let mut config = config(target);
+    config.phases.measure_ns = 60_000_000_000;
+    let report = muxbench_load::run_with(&config, &mut Early(Some(monotonic_ns()))).unwrap().report;
+    // More requests queue in the cool-down than the window has.
+    assert!(report.queued_share.is_some_and(|share| share > 0.0 && share < 0.9), "{:?}", report.queued_share);
+}
+
 #[test]
 fn several_requests_may_be_outstanding_on_one_connection() {
     // One connection with three requests per response time: each response takes 5 ms.

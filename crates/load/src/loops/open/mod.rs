@@ -127,6 +127,7 @@ pub fn run<P: ClientProtocol>(
     let (ended, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
     let cut = usage.cut.map(|end| trial.until(end));
+    let planned_window = times.window.clone();
     let (config, times) = cut.as_ref().map_or((config, &times), |(config, times)| (config, times));
     let trial = Trial { config, times, ..trial };
 
@@ -136,6 +137,13 @@ pub fn run<P: ClientProtocol>(
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
     let queued: u64 = clients.iter().map(|client| client.progress.queued()).sum();
+    // The count of queued requests has those after a cut of the window too.
+    let in_planned_window =
+        |record: &&Record| planned_window.contains(&record.planned) && record.sent.load(Relaxed) != 0;
+    let sent_until_the_end = cut.is_some().then(|| {
+        let planned = clients.iter().flat_map(|client| &client.records[..client.records.len() - client.retries.len()]);
+        planned.filter(in_planned_window).count() as u64
+    });
     let attempts = settle(config, &clock, &links, times, &mut clients);
     if cut.is_some() {
         for client in &mut clients {
@@ -150,7 +158,8 @@ pub fn run<P: ClientProtocol>(
     report.errors = responses.iter().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
     report.closed_by_server = responses.iter().map(|it| it.reconnects).sum();
     report.first_wrong = responses.iter().find_map(|it| it.first_wrong.clone());
-    report.queued_share = Some((queued as f64 / report.planned.max(1) as f64).min(1.0));
+    let of_requests = sent_until_the_end.unwrap_or(report.planned);
+    report.queued_share = Some((queued as f64 / of_requests.max(1) as f64).min(1.0));
     report.http = config.http.as_ref().map(|_| HttpResult {
         statuses: Statuses::sum(responses.iter().map(|it| &it.statuses)),
         first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
