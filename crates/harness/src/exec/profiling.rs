@@ -206,7 +206,7 @@ mod tests {
         let slices = Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 100, gap_ns: 0, guard_ns: 0, seed: 3 };
         let owners = Owners { roots: vec![Some(Root::Server(own as i32)); 2], known: HashMap::new() };
         let mut reader = Reader::new(owners, Turns::new(Some(slices), 0..200, 0));
-        [50, 150].map(|at_ns| reader.add(&Event::Sample { at_ns, pid: own, chain: &[1] }));
+        [50, 150].into_iter().for_each(|at_ns| reader.add(&Event::Sample { at_ns, pid: own, chain: &[1] }));
         let found: Vec<_> = reader.accounts.iter().map(|it| (it.chains.len(), it.others)).collect();
         assert_eq!(found, [(1, 0); 2]);
     }
