@@ -22,7 +22,7 @@ def extended(schema):
 
 
 def closed(schema, opened, place="#", is_part=False):
-    """Forbids other fields in each object that lists its fields, unless its place is `opened` or it is a part of another object."""
+    """Forbids other fields in each object that lists its fields, unless its place is `opened` or it is combined with others."""
     if isinstance(schema, list):
         return [closed(each, opened, is_part=is_part) for each in schema]
     if not isinstance(schema, dict):
@@ -33,8 +33,8 @@ def closed(schema, opened, place="#", is_part=False):
         key: closed(value, opened, f"{place}/{key}", is_object and key in ("allOf", "anyOf", "oneOf"))
         for key, value in schema.items()
     }
-    if is_object and not is_part and place not in opened and "$ref" not in schema:
-        schema.setdefault("unevaluatedProperties" if has_variants else "additionalProperties", False)
+    if is_object and not is_part and not has_variants and place not in opened and "$ref" not in schema:
+        schema.setdefault("additionalProperties", False)
     return schema
 
 
