@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -86,9 +86,9 @@ struct Serving<'a> {
     cancelled: bool,
     sending: bool,
     failed: bool,
-    /// Whether the client may send faster than it reads: its last bytes came while a response was unsent or not ready, or filled a read budget
-    /// and caused a response. Such a connection receives one read budget at a time, because a multishot receive takes all that
-    /// arrives.
+    /// Whether the client may send faster than it reads: its last bytes came while a response was unsent or not ready, or filled a
+    /// read budget and caused a response. Such a connection receives one read budget at a time, because a multishot receive takes
+    /// all that arrives.
     is_behind: bool,
     /// Whether the connection has a timer, or a blocking call in another thread.
     is_waiting: bool,
@@ -371,9 +371,10 @@ impl<'a, M: Completion> CompletionLoop<'a, M> {
 
     /// Resumes the connections whose waits have ended.
     fn resume_due(&mut self) -> io::Result<()> {
-        let due = self.timers.take_due();
-        due.iter().try_for_each(|token| self.resume(*token))?;
-        self.timers.give_back(due);
+        let now = Instant::now();
+        while let Some(token) = self.timers.pop_due(now) {
+            self.resume(token)?;
+        }
         Ok(())
     }
 

@@ -292,7 +292,7 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
-/// Serves connections until the server stops, or until the thread is no longer needed. `grow` is called before each connection.
+/// Serves connections until the server stops, or until the pool shrinks by this thread. `grow` is called before each connection.
 fn work(
     context: &ServerContext<'_>,
     service: &dyn Connect,

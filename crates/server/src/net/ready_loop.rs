@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::connection::{Connect, ReadBuffer};
 use super::datagrams;
@@ -287,9 +287,10 @@ impl<'a, M: Readiness, P: Payload<'a>> ReadyLoop<'a, M, P> {
 
     /// Resumes the connections whose waits have ended.
     fn resume_due(&mut self) -> io::Result<()> {
-        let due = self.timers.take_due();
-        due.iter().try_for_each(|token| self.resume(*token))?;
-        self.timers.give_back(due);
+        let now = Instant::now();
+        while let Some(token) = self.timers.pop_due(now) {
+            self.resume(token)?;
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::time::{Duration, Instant};
 
 use crate::token::Token;
@@ -11,7 +12,6 @@ use crate::token::Token;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
-    due: Vec<Token>,
 }
 
 impl Timers {
@@ -31,19 +31,11 @@ impl Timers {
         Some(until.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes the connections whose waits have ended, in the order of the ends. Return the list by [`Timers::give_back`].
-    pub(super) fn take_due(&mut self) -> Vec<Token> {
-        let now = Instant::now();
-        while let Some(first) = self.heap.peek_mut().filter(|first| first.0.0 <= now) {
-            let Reverse((_, token)) = std::collections::binary_heap::PeekMut::pop(first);
-            self.due.push(Token(token));
-        }
-        std::mem::take(&mut self.due)
-    }
-
-    pub(super) fn give_back(&mut self, mut due: Vec<Token>) {
-        due.clear();
-        self.due = due;
+    /// Takes the connection whose wait ends first, if it has ended by `now`.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Token> {
+        let first = self.heap.peek_mut().filter(|first| first.0.0 <= now)?;
+        let Reverse((_, token)) = PeekMut::pop(first);
+        Some(Token(token))
     }
 }
 
@@ -70,11 +62,12 @@ mod tests {
         }
         let tokens = |slots: &[u32]| slots.iter().map(|slot| Token::new(*slot, 0)).collect::<Vec<_>>();
         assert_eq!(timers.timeout(), Some(Duration::ZERO));
-        let mut due = timers.take_due();
+        let mut due = Vec::new();
         while due.len() < 3 {
-            assert!(Instant::now() < at(20) + Duration::from_secs(60) && !timers.is_empty());
-            let more = timers.take_due();
-            assert!(more.is_empty() || Instant::now() >= at(20));
+            let now = Instant::now();
+            assert!(now < at(20) + Duration::from_secs(60) && !timers.is_empty());
+            let more = timers.pop_due(now);
+            assert!(more.is_none() || due.is_empty() || now >= at(20));
             due.extend(more);
         }
         assert_eq!(due, tokens(&[0, 1, 2]));

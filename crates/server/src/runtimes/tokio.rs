@@ -82,7 +82,7 @@ fn serve<T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open, stream: T) -> imp
     let tasks = open.0;
     let wait = async |until: Option<std::time::Instant>| match until {
         Some(until) => tokio::time::sleep_until(until.into()).await,
-        // The pool ends a call that panics, and the connection then waits for it no longer.
+        // A call that panics ends in the pool, and so does the wait of its connection.
         None => _ = tokio::task::spawn_blocking(|| tasks.service.block()).await,
     };
     super::serve(open, stream, read, write, tokio::task::yield_now, wait, move |context| {
