@@ -11,7 +11,7 @@ use load::config::Slices;
 use profile::Calls;
 use profile::sampling::{Event, Sampler};
 use profile::symbols::Symbols;
-use server::external::procfs_stats::Root;
+use server::external::procfs_stats::{Root, parent_of};
 
 use crate::record::Profile;
 use crate::spec::units::Cpus;
@@ -62,8 +62,8 @@ impl Owners {
         }
         let is_root = |root: &Option<Root>| matches!(root, Some(Root::Server(root)) if *root == pid as i32);
         let owner = self.roots.iter().position(is_root).or_else(|| {
-            let parent = parent_of(pid).filter(|parent| *parent > 1)?;
-            self.of_child(parent)
+            let parent = parent_of(pid as i32).filter(|parent| *parent > 1)?;
+            self.of_child(parent as u32)
         });
         self.known.insert(pid, owner);
         owner
@@ -75,12 +75,6 @@ impl Owners {
             |root: &Option<Root>| matches!(root, Some(Root::Supervisor(root)) if *root == parent as i32);
         self.roots.iter().position(is_supervisor).or_else(|| self.of(parent))
     }
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // A name may contain spaces and parentheses.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// What was sampled for a contestant.

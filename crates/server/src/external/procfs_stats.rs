@@ -52,6 +52,10 @@ pub(super) struct Process {
 }
 
 impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
     fn parse(stat: &str) -> Option<Self> {
         // A name may contain spaces and parentheses.
         let (head, tail) = stat.rsplit_once(')')?;
@@ -68,6 +72,11 @@ impl Process {
     }
 }
 
+/// The parent of a process; `None` if the process has ended.
+pub fn parent_of(pid: i32) -> Option<i32> {
+    Process::read(pid).map(|process| process.parent)
+}
+
 pub(super) fn descendants(ancestor: i32) -> Vec<Process> {
     tree(Root::Supervisor(ancestor))
 }
@@ -76,7 +85,7 @@ pub(super) fn descendants(ancestor: i32) -> Vec<Process> {
 fn tree(root: Root) -> Vec<Process> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let all = numbers.filter_map(|pid| Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
+    let all = numbers.filter_map(Process::read);
     let mut of_parent = BTreeMap::<i32, Vec<Process>>::new();
     let mut found = Vec::new();
     for process in all {
