@@ -218,15 +218,9 @@ fn idle_server_takes_no_cpu_time(architecture: Architecture) {
     let mut idle = serve.connect();
     exchange(&mut idle, 1, 1);
     serve.settle();
-    let ticks = || -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", serve.pid())).unwrap();
-        // User and system time, by proc_pid_stat(5).
-        let after_name = stat.rsplit_once(") ").unwrap().1.split(' ');
-        after_name.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
-    };
-    let before = ticks();
+    let before = serve.cpu_ticks();
     thread::sleep(Duration::from_secs(1));
-    let used = ticks() - before;
+    let used = serve.cpu_ticks() - before;
     assert!(used <= 10, "{architecture}: {used} ticks of 10 ms in an idle second");
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use server::Architecture;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, eventually, exchange};
+use crate::common::{Serve, eventually, exchange, read_response};
 
 /// Architectures with one payload thread each.
 const ONE_PAYLOAD_THREAD: &[&str] =
@@ -81,16 +81,7 @@ fn hasty_controllers_leave_each_request_answered(architecture: Architecture) {
 /// Returns the status of a response to a request of `http` on this connection.
 fn status(stream: &mut TcpStream) -> u16 {
     stream.write_all(b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-    stream.read_exact(&mut vec![0; length]).unwrap();
-    head[9..12].parse().unwrap()
+    read_response(stream).0[9..12].parse().unwrap()
 }
 
 fn admission_rejects_over_its_target_and_admits_under_it(architecture: Architecture) {

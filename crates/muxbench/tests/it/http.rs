@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, eventually, peer, text};
+use crate::common::{Serve, eventually, peer, read_head, text};
 use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
@@ -151,13 +151,7 @@ const GET: &[u8] = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// Status code and body of the next response, which has no body if `is_bare`.
 fn response(stream: &mut TcpStream, is_bare: bool) -> (u16, Vec<u8>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after `{}`", text(&head)));
-        head.push(byte[0]);
-    }
-    let head = text(&head);
+    let head = read_head(stream);
     let mut body = vec![0; if is_bare { 0 } else { number(&head, "Content-Length:").unwrap() as usize }];
     stream.read_exact(&mut body).unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::{Cases, KINDS, case};
-use crate::common::{Serve, exchange};
+use crate::common::{Serve, exchange, read_response};
 use rustix::net::sockopt;
 use server::Architecture;
 use server::spec::mechanism::Spins;
@@ -54,20 +54,6 @@ fn connections_wait_at_the_same_time(architecture: Architecture) {
     assert_eq!(totals["requests"], CONNECTIONS, "{architecture}");
 }
 
-/// Reads a response of `http` to `/bytes/N`, and returns N.
-fn read_length(stream: &mut TcpStream) -> usize {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-    stream.read_exact(&mut vec![0; length]).unwrap();
-    length
-}
-
 fn pipelined_requests_wait_one_after_the_other(architecture: Architecture) {
     const WAIT: Duration = Duration::from_millis(200);
     let serve = Serve::start_http(architecture, &["--simulated-work", "wait=200ms"]);
@@ -83,7 +69,7 @@ fn pipelined_requests_wait_one_after_the_other(architecture: Architecture) {
             // The rest arrives during a wait.
             stream.write_all(late).unwrap();
         }
-        assert_eq!(read_length(&mut stream), size, "{architecture}: in order");
+        assert_eq!(read_response(&mut stream).1, size, "{architecture}: in order");
         assert!(started.elapsed() >= at * WAIT, "{architecture}: response {at} after {:?}", started.elapsed());
         assert!(at > 1 || started.elapsed() < 5 * WAIT, "{architecture}: the first response waited for the others");
     }
@@ -151,15 +137,9 @@ fn server_stops_while_many_requests_wait(architecture: Architecture) {
     let mut streams: Vec<_> = (0..count).map(|_| serve.connect()).collect();
     streams.iter_mut().for_each(|stream| stream.write_all(&[1]).unwrap());
     serve.settle();
-    let ticks = || -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", serve.pid())).unwrap();
-        // User and system time, by proc_pid_stat(5).
-        let after_name = stat.rsplit_once(") ").unwrap().1.split(' ');
-        after_name.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
-    };
-    let before = ticks();
+    let before = serve.cpu_ticks();
     thread::sleep(Duration::from_millis(500));
-    let used = ticks() - before;
+    let used = serve.cpu_ticks() - before;
     let spins = architecture.mechanism.is_some_and(|row| row.spins != Spins::Nothing);
     // A thread or coroutine that sleeps checks ten times a second whether the server stops.
     assert!(spins || used <= 20, "{architecture}: {used} ticks of 10 ms in half a second of waiting");
@@ -226,7 +206,7 @@ fn waiting_client_exceeds_no_time_limit(architecture: Architecture) {
     );
     let mut stream = serve.connect();
     stream.write_all(b"GET /bytes/7 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-    assert_eq!(read_length(&mut stream), 7, "{architecture}");
+    assert_eq!(read_response(&mut stream).1, 7, "{architecture}");
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{architecture}: the idle connection ends");
     let (_, totals) = serve.stop();
     assert_eq!(totals["timed_out"], 1, "{architecture}");

@@ -246,6 +246,13 @@ impl Serve {
         }
     }
 
+    /// User and system time of the server's process, in clock ticks, by proc_pid_stat(5).
+    pub fn cpu_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let after_name = stat.rsplit_once(") ").unwrap().1.split(' ');
+        after_name.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     /// Processes whose parent is this server.
     pub fn children(&self) -> Vec<Pid> {
         children_of(self.pid())
@@ -375,6 +382,25 @@ fn connect(address: &Address) -> std::io::Result<TcpStream> {
 /// Exchanges a request for a whole response.
 pub fn exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) {
     try_exchange(stream, request_bytes, response_bytes).unwrap();
+}
+
+/// Reads the head of a message of HTTP.
+pub fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after `{}`", text(&head)));
+        head.push(byte[0]);
+    }
+    text(&head)
+}
+
+/// Reads a response of `http` with a body, and returns its head and the length of the body.
+pub fn read_response(stream: &mut TcpStream) -> (String, usize) {
+    let head = read_head(stream);
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).unwrap();
+    (head, length)
 }
 
 fn try_exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) -> std::io::Result<()> {
